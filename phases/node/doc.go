@@ -13,13 +13,13 @@
 //   - replacements.go: which components an upgrade or a reconfiguration replaces, and their next manifests
 //   - stop_pods.go: stops components while the node stays in service, by rules that keep etcd's quorum
 //   - restart.go: restarts components whose certificates have changed
-//   - swap.go: makes components run with other manifests
+//   - replace_static_pods.go: makes components run with other manifests
 //   - roll_back.go: makes them run with their previous manifests again
 //   - await.go, await_kubelet.go: wait for components and for the kubelet
 //   - stable.go: whether this node works after a change, as its clients see it
 //   - etcd_quorum.go, etcd_data.go: whether this node's member of etcd may stop, and whose data is on this host
-//   - etcd_exchange.go, etcd_others.go: other data for this host's etcd, and the members that must not run meanwhile
-//   - etcd_journal.go, etcd_proof.go: how far such an exchange has come, and the proof that etcd runs with the new data
+//   - etcd_data_replacement.go, etcd_others.go: other data for this host's etcd, and the members that must not run meanwhile
+//   - etcd_journal.go, etcd_proof.go: how far such a replacement has come, and the proof that etcd runs with the new data
 //   - endpoint.go: takes this node's API server out of the Service kubernetes
 //   - kubelet_unit.go: restarts the kubelet, or keeps it down
 //   - nodes_ready.go, checks.go: Ready nodes, and checks that run in the middle of a workflow

@@ -20,13 +20,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdJournal says how far a workflow has come that gives this host's etcd other data (EtcdExchange), for the run that finishes an
-// interrupted run. It's written before etcd stops, and removed at the workflow's end.
+// EtcdJournal says how far a workflow has come that gives this host's etcd other data (EtcdDataReplacement), for the run that
+// finishes an interrupted run. It's written before etcd stops, and removed at the workflow's end.
 type EtcdJournal struct {
 	// Command is the workflow's, such as etcd restore. From is its source, such as a snapshot's path.
 	Command string `json:"command"`
 	From    string `json:"from,omitempty"`
-	// OldData is the EtcdExchange's, Manifest etcd's static Pod.
+	// OldData is the EtcdDataReplacement's, Manifest etcd's static Pod.
 	OldData  string `json:"aside"`
 	Manifest string `json:"manifest"`
 	// Configuration is the cluster's, for a host that begins with a snapshot.
@@ -38,9 +38,9 @@ type EtcdJournal struct {
 	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
 	Revision int64    `json:"revision,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
-	// Exchanged means that the new data is in place, Serves that the control plane works with it.
-	Exchanged bool `json:"exchanged,omitempty"`
-	Serves    bool `json:"serves,omitempty"`
+	// Replaced means that the new data is in place, Serves that the control plane works with it.
+	Replaced bool `json:"exchanged,omitempty"`
+	Serves   bool `json:"serves,omitempty"`
 }
 
 // StartedWithoutData reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.

@@ -22,7 +22,7 @@ func EtcdClusterText(made etcd.Data) string { return fmt.Sprintf("%x", made.Clus
 
 // CheckData fails unless the data in place is of this cluster: it must be the data that was made. A plan makes none, so it has no
 // cluster.
-func (x EtcdExchange) CheckData(env *step.Env, cluster string) error {
+func (x EtcdDataReplacement) CheckData(env *step.Env, cluster string) error {
 	if cluster == "" {
 		return nil
 	}
@@ -66,7 +66,7 @@ func CheckEtcdStartable(env *step.Env) error {
 	if err != nil || j.Manifest == "" {
 		return host.IgnoreForbidden(err)
 	}
-	x, err := NewEtcdExchange([]byte(j.Manifest))
+	x, err := NewEtcdDataReplacement([]byte(j.Manifest))
 	if err != nil {
 		return errors.WithMessage(err, manifests.EtcdName)
 	}

@@ -26,32 +26,32 @@ const hungGrace = time.Second
 // stop stops the control plane, after it has noted how to go on. Until the new data is in place, etcd's stays as it is, and its
 // static Pod is gone, so that no boot starts it.
 func (r *Recovery) stop(ctx context.Context, env *step.Env) error {
-	if r.journal.Exchanged {
+	if r.journal.Replaced {
 		return nil
 	}
-	r.exchange.OldData = cmp.Or(r.exchange.OldData, r.exchange.OldDataPath("recover", env.Host.Now()))
-	r.journal.OldData = r.exchange.OldData
+	r.replacement.OldData = cmp.Or(r.replacement.OldData, r.replacement.OldDataPath("recover", env.Host.Now()))
+	r.journal.OldData = r.replacement.OldData
 	if err := r.journal.Write(env); err != nil {
 		return err
 	}
-	if err := r.exchange.Stop(ctx, env, hungGrace); err != nil {
+	if err := r.replacement.Stop(ctx, env, hungGrace); err != nil {
 		return err
 	}
 	return r.stopReplay(ctx, env) // of an earlier run
 }
 
-// moved reports whether an earlier run has begun to exchange the data, so the new data is complete.
+// moved reports whether an earlier run has begun to replace the data, so the new data is complete.
 func (r *Recovery) moved(env *step.Env) (bool, error) {
-	if r.journal.Exchanged {
+	if r.journal.Replaced {
 		return true, nil
 	}
-	return node.EtcdExchange{OldData: r.journal.OldData}.Moved(env)
+	return node.EtcdDataReplacement{OldData: r.journal.OldData}.Moved(env)
 }
 
 // replaceData exchanges the data. The new data has a new cluster's IDs, and newer revisions than clients can know.
 func (r *Recovery) replaceData(ctx context.Context, env *step.Env) error {
 	moved, err := r.moved(env)
-	if err != nil || r.journal.Exchanged {
+	if err != nil || r.journal.Replaced {
 		return err
 	}
 	if !moved {
@@ -62,18 +62,18 @@ func (r *Recovery) replaceData(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	if err := r.exchange.Exchange(env); err != nil {
+	if err := r.replacement.Replace(env); err != nil {
 		return err
 	}
 	if _, err := env.Host.RemoveTree(r.replayDir()); err != nil {
 		return err
 	}
-	r.journal.Exchanged = true
+	r.journal.Replaced = true
 	return r.journal.Write(env)
 }
 
 func (r *Recovery) build(ctx context.Context, env *step.Env) error {
-	from := r.exchange.Data
+	from := r.replacement.Data
 	if replayed, err := host.Exists(env.Host, r.replayDir()); err != nil {
 		return err
 	} else if replayed {
@@ -82,11 +82,11 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 	ready := func() error {
 		err := node.Check(ctx, env, r.spaceQuestion())
 		if err == nil {
-			env.UI.Printf("Making the data of a new cluster in %s", r.exchange.NewData)
+			env.UI.Printf("Making the data of a new cluster in %s", r.replacement.NewData)
 		}
 		return err
 	}
-	return r.exchange.Build(env, ready, func(dir string) error {
+	return r.replacement.Build(env, ready, func(dir string) error {
 		return r.withSurvivor(env, from, func(s *etcd.Survivor) error {
 			made, err := s.WriteRenewed(dir, r.own.Name, r.own.PeerURL)
 			r.journal.Cluster = node.EtcdClusterText(made)
@@ -100,7 +100,7 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 	if r.journal.Serves {
 		return nil
 	}
-	if err := r.exchange.CheckData(env, r.journal.Cluster); err != nil {
+	if err := r.replacement.CheckData(env, r.journal.Cluster); err != nil {
 		return err
 	}
 	components := []node.Replacement{{Name: manifests.EtcdName, Wanted: []byte(r.journal.Manifest)}}

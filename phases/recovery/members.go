@@ -75,7 +75,7 @@ func (r *Recovery) members(ctx context.Context, env *step.Env) (members []etcd.M
 }
 
 func (r *Recovery) storedMembers(env *step.Env) ([]etcd.Member, error) {
-	f, err := env.Host.Open(filepath.Join(r.exchange.Data, "snap", "db"))
+	f, err := env.Host.Open(filepath.Join(r.replacement.Data, "snap", "db"))
 	if err != nil {
 		return nil, err
 	}

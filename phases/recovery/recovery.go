@@ -51,9 +51,9 @@ func (o Options) flags() string {
 type Recovery struct {
 	Options
 
-	own      manifests.LocalMember
-	exchange node.EtcdExchange
-	journal  node.EtcdJournal
+	own         manifests.LocalMember
+	replacement node.EtcdDataReplacement
+	journal     node.EtcdJournal
 	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place: then it has to finish.
 	begun, made bool
 	end         logEnd
@@ -98,7 +98,7 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
 		return err
 	}
-	if r.begun, err = (node.EtcdExchange{OldData: r.journal.OldData}).Started(env); err != nil {
+	if r.begun, err = (node.EtcdDataReplacement{OldData: r.journal.OldData}).Started(env); err != nil {
 		return err
 	}
 	manifest, err := r.resume(env)
@@ -117,9 +117,9 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 		return fault.New("this host has no etcd to recover: "+path+" does not exist", "run this on a control plane whose disk has etcd's data, or put the file back")
 	}
 	if r.own, err = backup.MemberIn([]byte(r.journal.Manifest)); err == nil {
-		r.exchange, err = node.NewEtcdExchange([]byte(r.journal.Manifest))
+		r.replacement, err = node.NewEtcdDataReplacement([]byte(r.journal.Manifest))
 	}
-	r.exchange.OldData = r.journal.OldData
+	r.replacement.OldData = r.journal.OldData
 	return errors.WithMessage(err, path)
 }
 
@@ -208,7 +208,7 @@ func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
 	if r.begun {
 		return nil // it has to go on
 	}
-	if err := r.exchange.CheckPrerequisites(ctx, env); err != nil {
+	if err := r.replacement.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
 	return node.Check(ctx, env, append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion())...)
@@ -216,7 +216,7 @@ func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
 
 // spaceQuestion checks the space for the new data beside the present, and for the copy that etcd replays its log on.
 func (r *Recovery) spaceQuestion() preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(r.exchange.Data), Bytes: uint64(r.end.size) + backup.LogsRoom}
+	need := preflight.Need{Dir: filepath.Dir(r.replacement.Data), Bytes: uint64(r.end.size) + backup.LogsRoom}
 	if r.end.pending > 0 {
 		need.Bytes *= 2
 	}
@@ -228,7 +228,7 @@ func (r *Recovery) finish(_ context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
 		return err
 	}
-	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.exchange.OldData)
+	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)
 	env.UI.Nextf("Before any of these hosts (%s) boots with its old disk, take its address out of the load balancer; then run `slipway reset --force` there at once. "+
 		"Two of them would serve the former cluster, and whatever is written to that is lost", strings.Join(r.journal.Others, ", "))
 	node.SayRejoin(env, r.journal.Others)

@@ -118,7 +118,7 @@ func TestRefuses(t *testing.T) {
 			t.Helper()
 			interrupt(t, s, member+".before-recover-x")
 		}, Options{}, nil},
-		"interrupted after the exchange, and the others are back": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
+		"interrupted after the replacement, and the others are back": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
 			t.Helper()
 			interrupt(t, s, member)
 			q.answer["cp-2"], q.answer["cp-3"] = 9, 9
@@ -256,7 +256,7 @@ func TestHiddenCause(t *testing.T) {
 	s, q := survivor(t, 3)
 	q.fails["cp-1"] = errors.New("x509: expired")
 	s.Remove(t, member+"/snap/db")
-	r := &Recovery{own: manifests.LocalMember{PeerURL: phasetest.OwnPeer}, exchange: node.EtcdExchange{Data: member}}
+	r := &Recovery{own: manifests.LocalMember{PeerURL: phasetest.OwnPeer}, replacement: node.EtcdDataReplacement{Data: member}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err := r.members(ctx, s.Env)

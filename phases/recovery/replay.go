@@ -26,7 +26,7 @@ const (
 
 // replayDir is the data directory of the etcd that replays the log.
 func (r *Recovery) replayDir() string {
-	return filepath.Join(filepath.Dir(r.exchange.Data), node.EtcdReplayDir)
+	return filepath.Join(filepath.Dir(r.replacement.Data), node.EtcdReplayDir)
 }
 
 // replay lets an etcd add to a copy of the database what's only in the log: only it knows how to. Nobody can reach it, and etcd's
@@ -56,10 +56,10 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 }
 
 func (r *Recovery) copyForReplay(ctx context.Context, env *step.Env) error {
-	copied := node.EtcdExchange{Data: r.exchange.Data, NewData: r.replayDir()}
+	copied := node.EtcdDataReplacement{Data: r.replacement.Data, NewData: r.replayDir()}
 	ready := func() error { return node.Check(ctx, env, r.spaceQuestion()) }
 	return copied.Build(env, ready, func(dir string) error {
-		return r.withSurvivor(env, r.exchange.Data, func(s *etcd.Survivor) error {
+		return r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
 			return s.WriteReplay(dir, r.own.Name, r.own.PeerURL)
 		})
 	})

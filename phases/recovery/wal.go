@@ -97,7 +97,7 @@ func (r *Recovery) withSurvivor(env *step.Env, member string, do func(*etcd.Surv
 // readLog reads the end of this host's log. While etcd runs, its database can't be read; when it stops, it adds all committed
 // entries.
 func (r *Recovery) readLog(env *step.Env) error {
-	err := r.withSurvivor(env, r.exchange.Data, func(s *etcd.Survivor) error {
+	err := r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
 		r.end = logEnd{index: s.Index, term: s.Term, committed: max(s.Committed, s.Applied), uncertain: s.Uncertain(s.Applied), pending: s.Pending()}
 		return nil
 	})
@@ -107,7 +107,7 @@ func (r *Recovery) readLog(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	info, err := env.Host.Stat(filepath.Join(r.exchange.Data, "snap", "db"))
+	info, err := env.Host.Stat(filepath.Join(r.replacement.Data, "snap", "db"))
 	if err == nil {
 		r.end.size = info.Size()
 	}
@@ -115,7 +115,7 @@ func (r *Recovery) readLog(env *step.Env) error {
 }
 
 func (r *Recovery) readLogAlone(env *step.Env) error {
-	f, err := openData(env, r.exchange.Data)
+	f, err := openData(env, r.replacement.Data)
 	if err != nil {
 		return err
 	}

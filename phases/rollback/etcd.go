@@ -24,9 +24,9 @@ import (
 
 // restore says how to restore etcd's data, and from which snapshot.
 type restore struct {
-	snapshot string
-	info     etcd.SnapshotInfo
-	exchange node.EtcdExchange
+	snapshot    string
+	info        etcd.SnapshotInfo
+	replacement node.EtcdDataReplacement
 	node.EtcdOthers
 	// begun is set if an earlier run may have stopped etcd.
 	begun bool
@@ -38,7 +38,7 @@ func restoreBegun(env *step.Env, p upgrading.Progress) (bool, error) {
 	if p.Restored {
 		return true, nil
 	}
-	return node.EtcdExchange{OldData: p.OldData}.Started(env)
+	return node.EtcdDataReplacement{OldData: p.OldData}.Started(env)
 }
 
 // checkNoOtherRestore fails if another workflow that replaces etcd's data was interrupted here: it would go on with this one's, or
@@ -48,7 +48,7 @@ func checkNoOtherRestore(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	begun, err := node.EtcdExchange{OldData: j.OldData}.Started(env)
+	begun, err := node.EtcdDataReplacement{OldData: j.OldData}.Started(env)
 	if err == nil && begun {
 		err = j.Unfinished()
 	}
@@ -100,8 +100,8 @@ func newRestore(manifest []byte) (*restore, error) {
 	if err != nil {
 		return nil, err
 	}
-	exchange, err := node.NewEtcdExchange(manifest)
-	return &restore{exchange: exchange, EtcdOthers: node.EtcdOthers{Own: member, Data: exchange.Data}}, err
+	replacement, err := node.NewEtcdDataReplacement(manifest)
+	return &restore{replacement: replacement, EtcdOthers: node.EtcdOthers{Own: member, Data: replacement.Data}}, err
 }
 
 // findings are the members that may still run. Once etcd may be stopped, the restore has to go on.
@@ -140,13 +140,13 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Lea
 		return err
 	}
 	mine.KeepOnFailure()
-	if err := r.restore.exchange.Stop(ctx, env, node.StopGrace); err != nil {
+	if err := r.restore.replacement.Stop(ctx, env, node.StopGrace); err != nil {
 		return err
 	}
-	if err := r.restore.exchange.Exchange(env); err != nil {
+	if err := r.restore.replacement.Replace(env); err != nil {
 		return err
 	}
-	if err := r.restore.exchange.CheckData(env, r.Progress.Cluster); err != nil {
+	if err := r.restore.replacement.CheckData(env, r.Progress.Cluster); err != nil {
 		return err
 	}
 	r.Progress.Restored = true
@@ -156,15 +156,15 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Lea
 // makeData makes the new data beside the old, and notes where the old data goes.
 func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	o := r.restore
-	o.exchange.OldData = r.Progress.OldData
+	o.replacement.OldData = r.Progress.OldData
 	ready := func() error {
 		err := node.Check(ctx, env, o.spaceQuestion(env))
 		if err == nil {
-			env.UI.Printf("Restoring %s to %s", o.snapshot, o.exchange.NewData)
+			env.UI.Printf("Restoring %s to %s", o.snapshot, o.replacement.NewData)
 		}
 		return err
 	}
-	err := o.exchange.Build(env, ready, func(dir string) error {
+	err := o.replacement.Build(env, ready, func(dir string) error {
 		f, err := env.Host.Open(o.snapshot)
 		if err != nil {
 			return err
@@ -177,8 +177,8 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	o.exchange.OldData = cmp.Or(o.exchange.OldData, o.exchange.OldDataPath("rollback", env.Host.Now()))
-	r.Progress.OldData, r.Progress.Snapshot, r.Progress.Revision = o.exchange.OldData, o.snapshot, o.Revision
+	o.replacement.OldData = cmp.Or(o.replacement.OldData, o.replacement.OldDataPath("rollback", env.Host.Now()))
+	r.Progress.OldData, r.Progress.Snapshot, r.Progress.Revision = o.replacement.OldData, o.snapshot, o.Revision
 	r.Progress.Finished = time.Time{} // of an earlier rollback without etcd
 	return r.Progress.Write(env.Host, node.BackupRoot(env))
 }

@@ -194,7 +194,7 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.lossSummary(), "\n", " "))
 	}
 	if r.restore != nil && !r.restore.begun {
-		if err := r.restore.exchange.CheckPrerequisites(ctx, env); err != nil {
+		if err := r.restore.replacement.CheckPrerequisites(ctx, env); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ func (o *restore) taken() time.Time {
 
 // spaceQuestion checks the space for the restored data beside the present. Once etcd may be stopped, the restore has to go on.
 func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(o.exchange.NewData), Bytes: uint64(o.info.Size) + backup.LogsRoom}
+	need := preflight.Need{Dir: filepath.Dir(o.replacement.NewData), Bytes: uint64(o.info.Size) + backup.LogsRoom}
 	check := backup.RestoreSpace("old snapshots are in "+node.BackupRoot(env), need, images...)
 	if o.begun {
 		check.Run = func(context.Context, preflight.View) []fault.Finding { return nil }

@@ -32,12 +32,12 @@ func TestRollbackKeepsLease(t *testing.T) {
 		earlier bool // an earlier run has the Lease
 		keeps   bool
 	}{
-		"no snapshot to restore":                       {restore: &restore{snapshot: "/none", exchange: node.EtcdExchange{NewData: "/var/lib/etcd/member.new"}}},
-		"no snapshot, and an earlier run has the turn": {restore: &restore{snapshot: "/none", exchange: node.EtcdExchange{NewData: "/var/lib/etcd/member.new"}}, earlier: true, keeps: true},
-		"no snapshot, and an earlier run stopped etcd": {restore: &restore{snapshot: "/none", exchange: node.EtcdExchange{NewData: "/var/lib/etcd/member.new"}, begun: true}, keeps: true},
+		"no snapshot to restore":                       {restore: &restore{snapshot: "/none", replacement: node.EtcdDataReplacement{NewData: "/var/lib/etcd/member.new"}}},
+		"no snapshot, and an earlier run has the turn": {restore: &restore{snapshot: "/none", replacement: node.EtcdDataReplacement{NewData: "/var/lib/etcd/member.new"}}, earlier: true, keeps: true},
+		"no snapshot, and an earlier run stopped etcd": {restore: &restore{snapshot: "/none", replacement: node.EtcdDataReplacement{NewData: "/var/lib/etcd/member.new"}, begun: true}, keeps: true},
 		"no snapshot, and nobody knows of an earlier run": {sets: func(s *phasetest.Stage) {
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return true }}
-		}, restore: &restore{snapshot: "/none", exchange: node.EtcdExchange{NewData: "/var/lib/etcd/member.new"}}, earlier: true, keeps: true},
+		}, restore: &restore{snapshot: "/none", replacement: node.EtcdDataReplacement{NewData: "/var/lib/etcd/member.new"}}, earlier: true, keeps: true},
 		"no runtime to ask":                         {sets: func(s *phasetest.Stage) { s.FakeHost.Fail["Containers"] = errors.New("no runtime") }, changes: true},
 		"nothing to put back, and a sick component": {sets: sick},
 		"a component that does not come up":         {sets: sick, changes: true, keeps: true},

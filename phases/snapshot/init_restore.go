@@ -44,7 +44,7 @@ func NewBareHost(env *step.Env, from Source) (*BareHost, error) {
 	}
 	b := &BareHost{Restore{Source: from}}
 	err := b.resume(env)
-	if err != nil || b.journal.Exchanged {
+	if err != nil || b.journal.Replaced {
 		return b, err
 	}
 	return b, b.read(env)
@@ -77,20 +77,20 @@ func (b *BareHost) resume(env *step.Env) (err error) {
 	if !b.begun {
 		return nil
 	}
-	if b.exchange, err = node.NewEtcdExchange([]byte(b.journal.Manifest)); err != nil {
+	if b.replacement, err = node.NewEtcdDataReplacement([]byte(b.journal.Manifest)); err != nil {
 		return err
 	}
 	if b.Own, err = backup.MemberIn([]byte(b.journal.Manifest)); err != nil {
 		return err
 	}
-	b.Data = b.exchange.Data
-	if b.journal.Exchanged, err = host.Exists(env.Host, b.Data); err != nil || !b.journal.Exchanged {
+	b.Data = b.replacement.Data
+	if b.journal.Replaced, err = host.Exists(env.Host, b.Data); err != nil || !b.journal.Replaced {
 		return err
 	}
 	if b.journal.Cluster == "" {
 		return noData(env, b.Data) // an etcd has started before this restore had any data
 	}
-	return b.exchange.CheckData(env, b.journal.Cluster)
+	return b.replacement.CheckData(env, b.journal.Cluster)
 }
 
 // Prepare tells init about the restore. A restored cluster has had its operators: their edits stay. And once an earlier run has begun
@@ -129,7 +129,7 @@ func (b *BareHost) AddTo(workflow []step.Phase) []step.Phase {
 // restoreFiles writes the files that all control planes of the cluster share, unless they're here already. The cluster's own CA and
 // keys have to be here then: new ones would make it another cluster.
 func (b *BareHost) restoreFiles(ctx context.Context, env *step.Env) error {
-	if b.journal.Exchanged {
+	if b.journal.Replaced {
 		return nil
 	}
 	if err := noData(env, filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, node.EtcdMemberDir)); err != nil {
@@ -168,13 +168,13 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if b.exchange, err = node.NewEtcdExchange(manifest); err != nil {
+	if b.replacement, err = node.NewEtcdDataReplacement(manifest); err != nil {
 		return err
 	}
 	if b.Own, err = backup.MemberIn(manifest); err != nil { // arguments and patches may give it another name or URL
 		return err
 	}
-	b.Data = b.exchange.Data
+	b.Data = b.replacement.Data
 	b.journal = node.EtcdJournal{Command: InitCommand, From: b.File, Manifest: string(manifest), Configuration: string(b.configuration)}
 	b.Earlier = b.info.Members
 	b.journal.Others = b.Names()
@@ -190,7 +190,7 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 // restoreData makes etcd's data, unless an earlier run did. Nothing starts etcd before init writes its static Pod. With the journal,
 // whatever is in etcd's directory from then on is of this restore.
 func (b *BareHost) restoreData(ctx context.Context, env *step.Env) error {
-	if b.journal.Exchanged {
+	if b.journal.Replaced {
 		return nil
 	}
 	if err := noData(env, b.Data); err != nil { // a patch may have moved it
@@ -208,13 +208,13 @@ func (b *BareHost) restoreData(ctx context.Context, env *step.Env) error {
 		b.journal.Cluster = node.EtcdClusterText(made)
 		return err
 	}
-	if err := b.exchange.Build(env, ready, fill); err != nil {
+	if err := b.replacement.Build(env, ready, fill); err != nil {
 		return err
 	}
 	if err := b.journal.Write(env); err != nil { // with the new cluster
 		return err
 	}
-	_, err := env.Host.Rename(b.exchange.NewData, b.Data)
+	_, err := env.Host.Rename(b.replacement.NewData, b.Data)
 	return err
 }
 

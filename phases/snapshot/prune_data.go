@@ -44,12 +44,12 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	if err != nil {
 		return nil, err
 	}
-	exchange, err := node.NewEtcdExchange(manifest)
+	replacement, err := node.NewEtcdDataReplacement(manifest)
 	if err != nil {
 		return nil, errors.WithMessage(err, path)
 	}
 	p := &PruneData{}
-	if err := p.find(env, filepath.Dir(exchange.Data)); err != nil || len(p.dirs) == 0 {
+	if err := p.find(env, filepath.Dir(replacement.Data)); err != nil || len(p.dirs) == 0 {
 		return p, err
 	}
 	own, _ := thisnode.EtcdMember(env.Host, env.Config)

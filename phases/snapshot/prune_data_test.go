@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestPruneData: only data that an exchange has set aside goes, and only while nobody may need it.
+// TestPruneData: only data that a replacement has set aside goes, and only while nobody may need it.
 func TestPruneData(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testing.T, *phasetest.Stage, *members)

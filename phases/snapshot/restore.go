@@ -38,8 +38,8 @@ type Restore struct {
 	another []fault.Finding
 
 	node.EtcdOthers
-	exchange node.EtcdExchange
-	journal  node.EtcdJournal
+	replacement node.EtcdDataReplacement
+	journal     node.EtcdJournal
 	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place.
 	begun, made bool
 }
@@ -115,31 +115,31 @@ func (r *Restore) findEtcd(env *step.Env) error {
 	}
 	var err error
 	if r.Own, err = backup.MemberIn([]byte(r.journal.Manifest)); err == nil {
-		r.exchange, err = node.NewEtcdExchange([]byte(r.journal.Manifest))
+		r.replacement, err = node.NewEtcdDataReplacement([]byte(r.journal.Manifest))
 	}
-	r.exchange.OldData, r.Data = r.journal.OldData, r.exchange.Data
+	r.replacement.OldData, r.Data = r.journal.OldData, r.replacement.Data
 	return errors.WithMessage(err, path)
 }
 
-// resume reads the journal of an interrupted run. While etcd's data is whole, another snapshot may take over: before the exchange, the
-// first may not be readable any more, and after it, etcd may not start with the data, or with that of a recovery. In between, the
-// interrupted run has to finish.
+// resume reads the journal of an interrupted run. While etcd's data is whole, another snapshot may take over: before the
+// replacement, the first may not be readable any more, and after it, etcd may not start with the data, or with that of a recovery.
+// In between, the interrupted run has to finish.
 func (r *Restore) resume(env *step.Env) (err error) {
 	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
 		return err
 	}
-	if r.begun, err = (node.EtcdExchange{OldData: r.journal.OldData}).Started(env); err != nil {
+	if r.begun, err = (node.EtcdDataReplacement{OldData: r.journal.OldData}).Started(env); err != nil {
 		return err
 	}
-	moved, err := node.EtcdExchange{OldData: r.journal.OldData}.Moved(env)
+	moved, err := node.EtcdDataReplacement{OldData: r.journal.OldData}.Moved(env)
 	switch {
 	case err != nil:
 		return err
 	case !r.begun:
 		r.journal = node.EtcdJournal{}
 	case r.journal.Command == RestoreCommand && r.journal.From == r.File:
-		r.made = moved || r.journal.Exchanged
-	case r.journal.Exchanged || !moved:
+		r.made = moved || r.journal.Replaced
+	case r.journal.Replaced || !moved:
 		r.begun, r.journal = false, node.EtcdJournal{Manifest: r.journal.Manifest}
 	default:
 		return r.journal.Unfinished()
@@ -231,7 +231,7 @@ func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
 	if r.begun {
 		return nil // it has to go on
 	}
-	if err := r.exchange.CheckPrerequisites(ctx, env); err != nil {
+	if err := r.replacement.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
 	of := preflight.Check{Name: fault.EtcdSnapshotCluster, Description: "the snapshot is of this cluster", Run: func(context.Context, preflight.View) []fault.Finding { return r.another }}
@@ -254,8 +254,8 @@ func (r *Restore) finish(_ context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Nextf("etcd has the state of %s", r.File)
-	if kept, err := host.Exists(env.Host, r.exchange.OldData); err != nil || kept {
-		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.exchange.OldData)
+	if kept, err := host.Exists(env.Host, r.replacement.OldData); err != nil || kept {
+		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)
 	}
 	node.SayRejoin(env, r.journal.Others)
 	return nil

@@ -36,23 +36,23 @@ func (r *Restore) replaceData(ctx context.Context, env *step.Env) error {
 // replaceWithLease makes the new data while everything still runs, then stops etcd and its clients. All of them start again with
 // the new data: a client that kept its cache would act on a state that's gone.
 func (r *Restore) replaceWithLease(ctx context.Context, env *step.Env, mine node.Lease) error {
-	if !r.journal.Exchanged {
+	if !r.journal.Replaced {
 		if err := r.build(ctx, env); err != nil {
 			return err
 		}
 		mine.KeepOnFailure()
-		if err := r.exchange.Stop(ctx, env, node.StopGrace); err != nil {
+		if err := r.replacement.Stop(ctx, env, node.StopGrace); err != nil {
 			return err
 		}
-		if err := r.exchange.Exchange(env); err != nil {
+		if err := r.replacement.Replace(env); err != nil {
 			return err
 		}
-		r.journal.Exchanged = true
+		r.journal.Replaced = true
 		if err := r.journal.Write(env); err != nil {
 			return err
 		}
 	}
-	if err := r.exchange.CheckData(env, r.journal.Cluster); err != nil {
+	if err := r.replacement.CheckData(env, r.journal.Cluster); err != nil {
 		return err
 	}
 	if err := r.start(ctx, env, mine); err != nil {
@@ -65,7 +65,7 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 	ready := func() error {
 		err := node.Check(ctx, env, r.spaceQuestion())
 		if err == nil {
-			env.UI.Printf("Restoring %s to %s", r.File, r.exchange.NewData)
+			env.UI.Printf("Restoring %s to %s", r.File, r.replacement.NewData)
 		}
 		return err
 	}
@@ -74,11 +74,11 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 		r.journal.Cluster = node.EtcdClusterText(made)
 		return err
 	}
-	if err := r.exchange.Build(env, ready, fill); err != nil {
+	if err := r.replacement.Build(env, ready, fill); err != nil {
 		return err
 	}
-	r.exchange.OldData = cmp.Or(r.exchange.OldData, r.exchange.OldDataPath("restore", env.Host.Now()))
-	r.journal.OldData = r.exchange.OldData
+	r.replacement.OldData = cmp.Or(r.replacement.OldData, r.replacement.OldDataPath("restore", env.Host.Now()))
+	r.journal.OldData = r.replacement.OldData
 	return r.journal.Write(env)
 }
 

@@ -122,18 +122,18 @@ func TestRestoreRefuses(t *testing.T) {
 		"another snapshot, restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			pod := s.Get(t, etcdPod)
 			s.Remove(t, etcdPod)
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member", Manifest: pod, Exchanged: true})
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member", Manifest: pod, Replaced: true})
 		}, nil},
-		"another snapshot, before the exchange": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+		"another snapshot, before the replacement": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
 			s.Remove(t, etcdPod)
 		}, nil},
-		"a recovery, before the exchange": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+		"a recovery, before the replacement": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
 			s.Remove(t, etcdPod)
 		}, nil},
 		"a recovery that does not start": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod), Exchanged: true})
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod), Replaced: true})
 			s.Remove(t, etcdPod)
 		}, nil},
 		"a run that changed nothing": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
@@ -429,7 +429,7 @@ func TestRestoreChecks(t *testing.T) {
 // TestRestoreSaysRejoin: each other control plane gets the commands with which it comes back.
 func TestRestoreSaysRejoin(t *testing.T) {
 	s, _, path := alone(t)
-	r := &Restore{Source: Source{File: path}, exchange: node.EtcdExchange{OldData: "/var/lib/etcd/old"}}
+	r := &Restore{Source: Source{File: path}, replacement: node.EtcdDataReplacement{OldData: "/var/lib/etcd/old"}}
 	r.journal.Others = []string{"cp-2", peer("cp-3")}
 	phasetest.Fatal(t, r.finish(t.Context(), s.Env))
 	said := s.Said.String() + s.Results.String()

@@ -10,7 +10,7 @@
 //   - seal.go, files.go: --with-pki, and this control plane's files in it
 //   - verify.go, prune.go: reads files again, and removes surplus ones
 //   - restore.go, restore_source.go, restore_fits.go: a restore, its file, and the refusals before anything stops
-//   - restore_data.go, restore_settle.go, restore_kubelets.go: the exchange of data, and the wait for controllers and kubelets
+//   - restore_data.go, restore_settle.go, restore_kubelets.go: the replacement of data, and the wait for controllers and kubelets
 //   - init_restore.go, bare_files.go, configuration.go: `init --restore` on a host without a control plane
 //   - prune_data.go: data that etcd had before
 //   - memory.go: keeps the memory of reading a large file small

@@ -47,7 +47,7 @@ func (r *Record) startRollback(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	begun, err := node.EtcdExchange{OldData: journal.OldData}.Started(env)
+	begun, err := node.EtcdDataReplacement{OldData: journal.OldData}.Started(env)
 	switch {
 	case err != nil:
 		return err

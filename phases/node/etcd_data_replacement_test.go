@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestEtcdExchangePlace: the data goes to where etcd looks for it, or nowhere.
+// TestEtcdDataReplacementPlace: the data goes to where etcd looks for it, or nowhere.
 func TestEtcdExchangePlace(t *testing.T) {
 	mount := func(c *corev1.Container, at string) {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "etcd-certs", MountPath: at})
@@ -49,7 +49,7 @@ func TestEtcdExchangePlace(t *testing.T) {
 			row.change(&pod.Spec.Containers[0])
 			data, err := manifests.Encode(pod)
 			phasetest.Fatal(t, err)
-			x, err := node.NewEtcdExchange(data)
+			x, err := node.NewEtcdDataReplacement(data)
 			if fact.Error(t, err, row.facts...); x.Data != row.data {
 				t.Errorf("the data is in %q, want %q", x.Data, row.data)
 			}
@@ -65,9 +65,9 @@ type mounted struct {
 
 func (m mounted) Mounts(string) ([]string, error) { return m.at, nil }
 
-// TestEtcdExchangePossible: what would stop an exchange halfway is found out before etcd stops.
+// TestEtcdDataReplacementPossible: what would stop a replacement halfway is found out before etcd stops.
 func TestEtcdExchangePossible(t *testing.T) {
-	x := node.EtcdExchange{Data: "/var/lib/etcd/member"}
+	x := node.EtcdDataReplacement{Data: "/var/lib/etcd/member"}
 	for name, row := range map[string]struct {
 		mounts []string
 		unit   error
@@ -121,7 +121,7 @@ func TestEtcdProof(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	manifest, err := manifests.Encode(manifests.Etcd(s.Config, manifests.HostView{}, nil))
 	phasetest.Fatal(t, err)
-	x, err := node.NewEtcdExchange(manifest)
+	x, err := node.NewEtcdDataReplacement(manifest)
 	phasetest.Fatal(t, err)
 	phasetest.Fatal(t, node.CheckEtcdStartable(s.Env))
 	phasetest.Fatal(t, node.EtcdJournal{Command: "init --restore", From: "/a.db", Manifest: string(manifest), Cluster: "c"}.Write(s.Env))

@@ -22,44 +22,44 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdExchange replaces the data of this host's etcd. The caller goes through these steps:
+// EtcdDataReplacement replaces the data of this host's etcd. The caller goes through these steps:
 //
 //  1. Build makes the new data beside the old, while everything still runs.
-//  2. The caller writes a journal with Aside, and with etcd's manifest, because the next step removes it.
+//  2. The caller writes a journal with OldData, and with etcd's manifest, because the next step removes it.
 //  3. Stop removes etcd's static Pod, so that neither the kubelet nor a boot starts etcd, and stops the control plane.
-//  4. Exchange puts the new data in place with two renames. The old data stays, as Aside.
+//  4. Replace puts the new data in place with two renames. The old data stays, as OldData.
 //  5. ReplaceStaticPods writes etcd's static Pod again, and starts the control plane.
 //
-// A run that was interrupted may have changed something once Begun: then the same steps, with the journal's Aside, finish it. No
+// A run that was interrupted may have changed something once Begun: then the same steps, with the journal's OldData, finish it. No
 // etcd ever starts without data, or with half of it.
-type EtcdExchange struct {
-	// Data is the directory with etcd's data, Fresh the directory with the new data, Aside the later name of the old data.
+type EtcdDataReplacement struct {
+	// Data is the directory with etcd's data, NewData the directory with the new data, OldData the later name of the old data.
 	Data, NewData, OldData string
 }
 
-// Names beside the directory `member`. Aside is made of asideInfix, the workflow and the time. In EtcdReplayDir, an etcd adds to a
+// Names beside the directory `member`. OldData is made of oldInfix, the workflow and the time. In EtcdReplayDir, an etcd adds to a
 // copy of the database what's only in the log.
 const (
 	EtcdReplayDir = EtcdMemberDir + ".replay"
 	// EtcdReplayName is the name of the static Pod of that etcd, and of its container.
 	EtcdReplayName = "etcd-replay"
-	freshSuffix    = ".new"
-	asideInfix     = ".before-"
+	newSuffix      = ".new"
+	oldInfix       = ".before-"
 )
 
-// NewEtcdExchange is for the etcd of a static Pod. Without Aside, it's incomplete.
-func NewEtcdExchange(manifest []byte) (EtcdExchange, error) {
+// NewEtcdDataReplacement is for the etcd of a static Pod. Without OldData, it's incomplete.
+func NewEtcdDataReplacement(manifest []byte) (EtcdDataReplacement, error) {
 	dir := EtcdDataDir(manifest)
 	if !filepath.IsAbs(dir) {
-		return EtcdExchange{}, errors.New("it does not say where etcd's data is")
+		return EtcdDataReplacement{}, errors.New("it does not say where etcd's data is")
 	}
 	if pod, err := manifests.DecodePod(manifest); err == nil {
 		if elsewhere := keepsElsewhere(pod); elsewhere != "" {
-			return EtcdExchange{}, errors.Errorf("etcd keeps data outside of %s (%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", dir, elsewhere)
+			return EtcdDataReplacement{}, errors.Errorf("etcd keeps data outside of %s (%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", dir, elsewhere)
 		}
 	}
 	data := filepath.Join(dir, EtcdMemberDir)
-	return EtcdExchange{Data: data, NewData: data + freshSuffix}, nil
+	return EtcdDataReplacement{Data: data, NewData: data + newSuffix}, nil
 }
 
 // keepsElsewhere says how a static Pod makes etcd keep data elsewhere than in one directory tree; empty if it doesn't.
@@ -82,27 +82,27 @@ func keepsElsewhere(pod *corev1.Pod) string {
 }
 
 // OldDataPath returns a name for the old data, for a workflow such as rollback. ParseOldDataName recognizes it.
-func (x EtcdExchange) OldDataPath(workflow string, now time.Time) string {
-	return x.Data + asideInfix + workflow + "-" + now.UTC().Format(host.BackupTime)
+func (x EtcdDataReplacement) OldDataPath(workflow string, now time.Time) string {
+	return x.Data + oldInfix + workflow + "-" + now.UTC().Format(host.BackupTime)
 }
 
-// ParseOldDataName reports whether an EtcdExchange has given this name to something beside etcd's data: to old data, of a time,
-// or, with the zero time, to new data that isn't in place yet.
+// ParseOldDataName reports whether an EtcdDataReplacement has given this name to something beside etcd's data: to old data, of a
+// time, or, with the zero time, to new data that isn't in place yet.
 func ParseOldDataName(name string) (at time.Time, found bool) {
 	if of, partial := host.LeftoverOf(name); partial {
 		name = of
 	}
-	if name == EtcdMemberDir+freshSuffix || name == EtcdReplayDir {
+	if name == EtcdMemberDir+newSuffix || name == EtcdReplayDir {
 		return time.Time{}, true
 	}
-	rest, found := strings.CutPrefix(name, EtcdMemberDir+asideInfix)
+	rest, found := strings.CutPrefix(name, EtcdMemberDir+oldInfix)
 	workflow, stamp, _ := strings.Cut(rest, "-")
 	at, err := time.Parse(host.BackupTime, stamp)
 	return at, found && workflow != "" && err == nil
 }
 
 // CheckPrerequisites fails if this host can't go through all steps: once etcd's static Pod is gone, it's too late to find out.
-func (x EtcdExchange) CheckPrerequisites(ctx context.Context, env *step.Env) error {
+func (x EtcdDataReplacement) CheckPrerequisites(ctx context.Context, env *step.Env) error {
 	if _, err := env.Host.Unit(ctx, KubeletUnit); err != nil {
 		return fault.WithRemedy(errors.WithMessage(err, "etcd's data can only be replaced while the kubelet is stopped, through systemd"),
 			"run this on the host itself, where systemd runs the kubelet")
@@ -120,8 +120,8 @@ func (x EtcdExchange) CheckPrerequisites(ctx context.Context, env *step.Env) err
 	return nil
 }
 
-// Started reports whether an earlier run may have stopped etcd, or has moved its data. Before a journal with Aside, none has.
-func (x EtcdExchange) Started(env *step.Env) (bool, error) {
+// Started reports whether an earlier run may have stopped etcd, or has moved its data. Before a journal with OldData, none has.
+func (x EtcdDataReplacement) Started(env *step.Env) (bool, error) {
 	if moved, err := x.Moved(env); err != nil || moved || x.OldData == "" {
 		return moved, err
 	}
@@ -129,8 +129,8 @@ func (x EtcdExchange) Started(env *step.Env) (bool, error) {
 	return !runs && err == nil, err
 }
 
-// Moved reports whether an earlier run has begun to exchange the data, so the new data is complete.
-func (x EtcdExchange) Moved(env *step.Env) (bool, error) {
+// Moved reports whether an earlier run has begun to replace the data, so the new data is complete.
+func (x EtcdDataReplacement) Moved(env *step.Env) (bool, error) {
 	if x.OldData == "" {
 		return false, nil
 	}
@@ -138,8 +138,8 @@ func (x EtcdExchange) Moved(env *step.Env) (bool, error) {
 }
 
 // Build makes the new data with fill, as WriteTree does, after ready agrees. It starts over unless an earlier run has begun the
-// exchange.
-func (x EtcdExchange) Build(env *step.Env, ready func() error, fill func(dir string) error) error {
+// replacement.
+func (x EtcdDataReplacement) Build(env *step.Env, ready func() error, fill func(dir string) error) error {
 	if moved, err := x.Moved(env); err != nil || moved {
 		return err
 	}
@@ -156,7 +156,7 @@ func (x EtcdExchange) Build(env *step.Env, ready func() error, fill func(dir str
 }
 
 // copyOwner gives the new data to the owner of the old, or of its directory: etcd may run as its own user.
-func (x EtcdExchange) copyOwner(env *step.Env) error {
+func (x EtcdDataReplacement) copyOwner(env *step.Env) error {
 	info, err := env.Host.Lstat(x.Data)
 	if errors.Is(err, fs.ErrNotExist) { // lost with its disk
 		info, err = env.Host.Lstat(filepath.Dir(x.Data))
@@ -172,7 +172,7 @@ func (x EtcdExchange) copyOwner(env *step.Env) error {
 
 // Stop stops etcd and its clients, each within its own grace and at most the given one. Without its static Pod, etcd starts neither
 // with the kubelet nor after a reboot.
-func (x EtcdExchange) Stop(ctx context.Context, env *step.Env, grace time.Duration) error {
+func (x EtcdDataReplacement) Stop(ctx context.Context, env *step.Env, grace time.Duration) error {
 	env.UI.Printf("Stopping the kubelet and the control plane")
 	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
 		return err
@@ -205,8 +205,8 @@ func stopReplay(ctx context.Context, env *step.Env) error {
 	return env.Host.Remove(path)
 }
 
-// Exchange puts the new data in place of the old. No etcd runs.
-func (x EtcdExchange) Exchange(env *step.Env) error {
+// Replace puts the new data in place of the old. No etcd runs.
+func (x EtcdDataReplacement) Replace(env *step.Env) error {
 	moved, err := x.Moved(env)
 	if err != nil {
 		return err
