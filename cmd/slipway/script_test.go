@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"runtime"
 	"testing"
 
 	"github.com/pkg/errors"
@@ -19,10 +19,37 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){
+	programs := map[string]func(){
 		"slipway": main,
 		"kubeadm": main, // a link of that name
-	})
+	}
+	if programs[filepath.Base(os.Args[0])] == nil {
+		if err := hideRun(); err != nil {
+			fmt.Fprintln(os.Stderr, "give the tests their own /run:", err)
+			os.Exit(1)
+		}
+	}
+	testscript.Main(leakless{m}, programs)
+}
+
+// hideRun starts this program again with an empty, read-only /run. Otherwise, root's scripts would share the lock of the machine's
+// node, with each other and with a Slipway that works on this machine. Without /run, the lock is in each script's TMPDIR.
+func hideRun() error {
+	const variable = "SLIPWAY_TEST_RUN_HIDDEN"
+	if os.Geteuid() != 0 || os.Getenv(variable) != "" {
+		return nil
+	}
+	runtime.LockOSThread() // Exec keeps the namespace of the thread that calls it
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		return err
+	}
+	return unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), variable+"=1"))
 }
 
 // leakless fails if the tests leave goroutines behind.
@@ -39,16 +66,10 @@ func (l leakless) Run() int {
 
 // TestScripts runs the real program with the scripts in testdata/script/*.txtar.
 func TestScripts(t *testing.T) {
-	var node sync.Mutex
 	testscript.Run(t, testscript.Params{
 		Dir:           "../../testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// alone separates scripts that take the node's lock.
-			"alone": func(ts *testscript.TestScript, _ bool, _ []string) {
-				node.Lock()
-				ts.Defer(node.Unlock)
-			},
 			"schema": checkSchema,
 			"socket": makeSockets,
 		},
