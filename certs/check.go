@@ -166,7 +166,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 	if _, ok := signer.Public().(ed25519.PublicKey); ok {
 		return errors.New("the private key: service account tokens can be signed with RSA or ECDSA only")
 	}
-	list, err := ParsePublicKeys(pub)
+	list, err := parsePublicKeys(pub)
 	if err != nil {
 		return errors.Wrap(err, "the public key")
 	}

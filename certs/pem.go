@@ -167,8 +167,8 @@ func decodeKey(block *pem.Block) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// ParsePublicKeys reads the public keys of a PEM file, at least one.
-func ParsePublicKeys(data []byte) ([]crypto.PublicKey, error) {
+// parsePublicKeys reads the public keys of a PEM file, at least one.
+func parsePublicKeys(data []byte) ([]crypto.PublicKey, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
 		return nil, err

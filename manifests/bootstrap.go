@@ -25,11 +25,11 @@ func BootstrapRBAC(*config.Node) []Object {
 	const signing = "system:certificates.k8s.io:certificatesigningrequests:"
 	objs := []Object{
 		clusterRole("kubeadm:get-nodes", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}}),
-		clusterBinding("kubeadm:get-nodes", "kubeadm:get-nodes", group(NodeTokenGroup)),
-		clusterBinding("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", group(NodeTokenGroup)),
-		clusterBinding("kubeadm:node-autoapprove-bootstrap", signing+"nodeclient", group(NodeTokenGroup)),
+		clusterBinding("kubeadm:get-nodes", "kubeadm:get-nodes", group(nodeTokenGroup)),
+		clusterBinding("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", group(nodeTokenGroup)),
+		clusterBinding("kubeadm:node-autoapprove-bootstrap", signing+"nodeclient", group(nodeTokenGroup)),
 		clusterBinding("kubeadm:node-autoapprove-certificate-rotation", signing+"selfnodeclient", group(nodesGroup)),
-		KubeletAPIAdmin(),
+		kubeletAPIAdmin(),
 	}
 	return append(objs, readable(metav1.NamespacePublic, "kubeadm:bootstrap-signer-clusterinfo",
 		"configmaps", ClusterInfoName, user(anonymousUser))...)

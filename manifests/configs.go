@@ -35,7 +35,7 @@ func KubeadmConfig(n *config.Node) ([]Object, error) {
 	}
 	cm := configMap(metav1.NamespaceSystem, KubeadmConfigMap, map[string]string{KubeadmConfigKey: string(data)})
 	return append([]Object{cm}, readable(metav1.NamespaceSystem, "kubeadm:nodes-kubeadm-config",
-		"configmaps", cm.Name, group(NodeTokenGroup), group(nodesGroup))...), nil
+		"configmaps", cm.Name, group(nodeTokenGroup), group(nodesGroup))...), nil
 }
 
 // KubeletConfig stores the KubeletConfiguration of all nodes, and lets them read it.
@@ -47,7 +47,7 @@ func KubeletConfig(n *config.Node) ([]Object, error) {
 	cm := configMap(metav1.NamespaceSystem, KubeletConfigMap, map[string]string{"kubelet": string(data)})
 	markGenerated(cm, n.KubeletGiven)
 	return append([]Object{cm}, readable(metav1.NamespaceSystem, "kubeadm:kubelet-config",
-		"configmaps", cm.Name, group(nodesGroup), group(NodeTokenGroup))...), nil
+		"configmaps", cm.Name, group(nodesGroup), group(nodeTokenGroup))...), nil
 }
 
 func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap {

@@ -40,7 +40,7 @@ func KubeProxy(n *config.Node, patches config.PatchSet) ([]Object, error) {
 		serviceAccount(KubeProxyName),
 		clusterBinding("kubeadm:node-proxier", "system:node-proxier", account(KubeProxyName)),
 	}
-	objs = append(objs, readable(metav1.NamespaceSystem, KubeProxyName, "configmaps", KubeProxyName, group(NodeTokenGroup))...)
+	objs = append(objs, readable(metav1.NamespaceSystem, KubeProxyName, "configmaps", KubeProxyName, group(nodeTokenGroup))...)
 	return append(objs, cm, daemonSet), nil
 }
 

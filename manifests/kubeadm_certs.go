@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// CertsTTL is how long the API keeps the shared certificates.
-	CertsTTL = 2 * time.Hour
+	// certsTTL is how long the API keeps the shared certificates.
+	certsTTL = 2 * time.Hour
 
 	// CertsSecretName is the name of CertsSecret.
 	CertsSecretName = "kubeadm-certs"
@@ -67,7 +67,7 @@ func SharedFiles(n *config.Node) map[string]string {
 // CertsOwner returns the token that owns the Secret with the shared certificates. It grants nothing, and only expires, so that
 // the Secret is deleted with it. The caller chooses its ID and a random secret.
 func CertsOwner(id string, secret config.Secret) config.Token {
-	return config.Token{ID: id, Secret: secret, TTL: CertsTTL, Description: "Proxy for managing TTL for the kubeadm-certs secret"}
+	return config.Token{ID: id, Secret: secret, TTL: certsTTL, Description: "Proxy for managing TTL for the kubeadm-certs secret"}
 }
 
 // CertsSecret holds the shared certificates, encrypted. owner is CertsOwner's Secret from the API: the garbage collector deletes
@@ -90,7 +90,7 @@ func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secr
 
 // CertsRBAC lets nodes that join with a bootstrap token read CertsSecret.
 func CertsRBAC() []Object {
-	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", CertsSecretName, group(NodeTokenGroup))
+	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", CertsSecretName, group(nodeTokenGroup))
 }
 
 // EncryptCerts encrypts each value with AES-256-GCM and the certificate key (32 bytes in hexadecimal): 12 bytes of nonce from

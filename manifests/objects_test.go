@@ -345,7 +345,7 @@ func TestFirstStart(t *testing.T) {
 
 func TestBootstrapTokenSecret(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
-	usages, groups := []string{"signing", "authentication"}, []string{NodeTokenGroup, "system:bootstrappers:a"}
+	usages, groups := []string{"signing", "authentication"}, []string{nodeTokenGroup, "system:bootstrappers:a"}
 	secret := config.NewSecret("0123456789abcdef")
 	for _, tt := range []struct {
 		token config.Token
@@ -354,7 +354,7 @@ func TestBootstrapTokenSecret(t *testing.T) {
 		{config.Token{ID: "abcdef", Secret: secret, TTL: 24 * time.Hour, Usages: usages, Groups: groups, Description: "d"}, map[string]string{
 			"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": "2026-01-03T02:04:05Z", "description": "d",
 			"usage-bootstrap-signing": "true", "usage-bootstrap-authentication": "true",
-			"auth-extra-groups": NodeTokenGroup + ",system:bootstrappers:a",
+			"auth-extra-groups": nodeTokenGroup + ",system:bootstrappers:a",
 		}},
 		{config.Token{ID: "abcdef", Secret: secret, Expires: now, TTL: time.Hour}, map[string]string{
 			"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": "2026-01-02T02:04:05Z",

@@ -16,16 +16,16 @@ import (
 
 // Groups and users that get permissions from init.
 const (
-	// NodeTokenGroup is the group of clients that authenticate with a bootstrap token.
-	NodeTokenGroup = "system:bootstrappers:kubeadm:default-node-token"
+	// nodeTokenGroup is the group of clients that authenticate with a bootstrap token.
+	nodeTokenGroup = "system:bootstrappers:kubeadm:default-node-token"
 
 	nodesGroup        = "system:nodes"
 	anonymousUser     = "system:anonymous"
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 )
 
-// KubeletAPIAdmin lets the API server's client certificate use the kubelets' API.
-func KubeletAPIAdmin() Object {
+// kubeletAPIAdmin lets the API server's client certificate use the kubelets' API.
+func kubeletAPIAdmin() Object {
 	return clusterBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", user(kubeletClientUser))
 }
 

@@ -44,9 +44,9 @@ func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(c
 }
 
 const (
-	// DefaultTimeout bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow
+	// defaultTimeout bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow
 	// hosts.
-	DefaultTimeout = 3 * time.Minute
+	defaultTimeout = 3 * time.Minute
 	// maxConcurrentChecks is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
 	maxConcurrentChecks = 16
 )
@@ -68,7 +68,7 @@ func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 func (c Check) findings(ctx context.Context, h View) []fault.Finding {
 	limit := c.Limit
 	if limit == 0 {
-		limit = DefaultTimeout
+		limit = defaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -184,7 +184,7 @@ func TestEachCheckHasADeadline(t *testing.T) {
 	}
 	c.Limit = 0
 	Run(t.Context(), []Check{c}, healthy(t), nil)
-	if left < DefaultTimeout-10*time.Second || left > DefaultTimeout {
+	if left < defaultTimeout-10*time.Second || left > defaultTimeout {
 		t.Errorf("no limit of its own: %v left", left)
 	}
 }

@@ -25,9 +25,9 @@ import (
 // Identifiers of the format.
 const (
 	APIVersion = "slipway.bundle/v1"
-	IndexKind  = "BundleIndex"
+	indexKind  = "BundleIndex"
 
-	ArtifactType  = "application/vnd.slipway.bundle.v1"
+	artifactType  = "application/vnd.slipway.bundle.v1"
 	indexType     = types.MediaType("application/vnd.slipway.bundle.index.v1+json")
 	partType      = types.MediaType("application/vnd.slipway.bundle.part.v1+zstd")
 	signatureType = types.MediaType("application/vnd.slipway.bundle.signature.v1+minisign")
@@ -92,8 +92,8 @@ var (
 // validate checks an index, which an attacker may have made.
 func (x *Index) validate() error {
 	switch {
-	case x.APIVersion != APIVersion || x.Kind != IndexKind:
-		return fault.New(fmt.Sprintf("the bundle's index is %q of %q, not %q of %q", x.Kind, x.APIVersion, IndexKind, APIVersion),
+	case x.APIVersion != APIVersion || x.Kind != indexKind:
+		return fault.New(fmt.Sprintf("the bundle's index is %q of %q, not %q of %q", x.Kind, x.APIVersion, indexKind, APIVersion),
 			"use the Slipway that made the bundle, or a newer one")
 	case !kubernetesVersion().MatchString(x.KubernetesVersion):
 		return errors.Errorf("the bundle's kubernetesVersion %q is not a version such as v1.37.2", x.KubernetesVersion)

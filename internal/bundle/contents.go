@@ -113,8 +113,8 @@ func (c *contents) documents() [][]byte {
 func (c *contents) checkLayout() error {
 	for i, d := range c.layout.Manifests {
 		switch {
-		case i == 0 && (d.ArtifactType != ArtifactType || d.MediaType != types.OCIManifestSchema1):
-			return errors.Errorf("not a bundle: the first manifest of %s is not of the type %s", entryIndex, ArtifactType)
+		case i == 0 && (d.ArtifactType != artifactType || d.MediaType != types.OCIManifestSchema1):
+			return errors.Errorf("not a bundle: the first manifest of %s is not of the type %s", entryIndex, artifactType)
 		case i > 0 && d.MediaType != types.OCIManifestSchema1 && d.MediaType != types.DockerManifestSchema2:
 			return errors.Errorf("manifest %d of %s is of the type %q, which is not an image's", i+1, entryIndex, d.MediaType)
 		}

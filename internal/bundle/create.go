@@ -107,8 +107,8 @@ func (s *stage) parts(ctx context.Context) ([]staged, error) {
 
 func (l *List) contents(parts []staged) (*contents, error) {
 	c := &contents{
-		index:    Index{APIVersion, IndexKind, l.KubernetesVersion, l.OS, l.Architecture, nil},
-		manifest: v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: ArtifactType, Layers: []v1.Descriptor{}},
+		index:    Index{APIVersion, indexKind, l.KubernetesVersion, l.OS, l.Architecture, nil},
+		manifest: v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: artifactType, Layers: []v1.Descriptor{}},
 		layout:   v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: make([]v1.Descriptor, 1)},
 	}
 	for _, p := range parts {
@@ -128,7 +128,7 @@ func (l *List) contents(parts []staged) (*contents, error) {
 		return nil, err
 	}
 	bundle := &c.layout.Manifests[0]
-	bundle.ArtifactType = ArtifactType
+	bundle.ArtifactType = artifactType
 	bundle.Annotations = map[string]string{annotationRef: c.index.tag()}
 	bundle.Platform = &v1.Platform{OS: l.OS, Architecture: l.Architecture}
 	c.rawLayout, _, err = encode(c.layout, types.OCIImageIndex)

@@ -33,7 +33,7 @@ import (
 // listOf is a list with one part, and gives it a version, a license and a source.
 func listOf(p ListedPart) *List {
 	p.Version, p.License, p.Source = "v1", "Apache-2.0", "the test"
-	return &List{APIVersion: APIVersion, Kind: ListKind, KubernetesVersion: "v1.37.2", OS: "linux", Architecture: "amd64", Parts: []ListedPart{p}}
+	return &List{APIVersion: APIVersion, Kind: listKind, KubernetesVersion: "v1.37.2", OS: "linux", Architecture: "amd64", Parts: []ListedPart{p}}
 }
 
 // onlyFile returns the content of a bundle's only file.

@@ -267,7 +267,7 @@ func (c *contents) encodeAround(t *testing.T) {
 	if c.rawManifest, c.layout.Manifests[0], err = encode(c.manifest, c.layout.Manifests[0].MediaType); err != nil {
 		t.Fatal(err)
 	}
-	c.layout.Manifests[0].ArtifactType, c.layout.Manifests[0].Annotations = ArtifactType, annotations
+	c.layout.Manifests[0].ArtifactType, c.layout.Manifests[0].Annotations = artifactType, annotations
 	if c.rawLayout, _, err = encode(c.layout, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func testList(t testing.TB) *List {
 	row := func(kind Type, name, file string) ListedPart {
 		return ListedPart{Name: name, Type: kind, Version: "v1.37.2", Source: "the test", License: "Apache-2.0", File: file}
 	}
-	l := &List{APIVersion: APIVersion, Kind: ListKind, KubernetesVersion: "v1.37.2", OS: "linux", Architecture: "amd64", Parts: []ListedPart{
+	l := &List{APIVersion: APIVersion, Kind: listKind, KubernetesVersion: "v1.37.2", OS: "linux", Architecture: "amd64", Parts: []ListedPart{
 		row(Setting, "ours.toml", "ours.toml"), row(Program, "kubelet", "kubelet"), row(Program, "kubectl", "kubectl"),
 		row(CNIPlugin, "bridge", "bridge"), row(Unit, "kubelet.service", "kubelet.service"), row(Unit, "10-kubeadm.conf", "empty"),
 		row(Image, proxyName, "proxy.tar"), row(Image, "registry.k8s.io/pause:3.10.2", "pause.tar"),

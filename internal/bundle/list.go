@@ -21,9 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// ListKind is the kind of a list of parts, and ListName its file's name in a directory.
+// listKind is the kind of a list of parts, and ListName its file's name in a directory.
 const (
-	ListKind = "BundleParts"
+	listKind = "BundleParts"
 	ListName = "bundle.yaml"
 )
 
@@ -94,10 +94,10 @@ func ReadList(path string) (*List, error) {
 }
 
 func (l *List) faults() []string {
-	x := Index{APIVersion: APIVersion, Kind: IndexKind, KubernetesVersion: l.KubernetesVersion, OS: l.OS, Architecture: l.Architecture}
+	x := Index{APIVersion: APIVersion, Kind: indexKind, KubernetesVersion: l.KubernetesVersion, OS: l.OS, Architecture: l.Architecture}
 	var found []string
-	if l.APIVersion != APIVersion || l.Kind != ListKind {
-		found = append(found, fmt.Sprintf("it is %q of %q, not %q of %q", l.Kind, l.APIVersion, ListKind, APIVersion))
+	if l.APIVersion != APIVersion || l.Kind != listKind {
+		found = append(found, fmt.Sprintf("it is %q of %q, not %q of %q", l.Kind, l.APIVersion, listKind, APIVersion))
 	}
 	if err := x.validate(); err != nil {
 		found = append(found, strings.ReplaceAll(err.Error(), "the bundle's ", ""))

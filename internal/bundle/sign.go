@@ -90,8 +90,8 @@ type trustedKey struct {
 // Required reports whether bundles must be signed.
 func (k Keys) Required() bool { return len(k.trusted) > 0 }
 
-// ConfiguredKeys reads all *.pub files in dir, which needn't exist. A file that can't be read, or isn't a key, is an error.
-func ConfiguredKeys(dir string) (Keys, error) {
+// configuredKeys reads all *.pub files in dir, which needn't exist. A file that can't be read, or isn't a key, is an error.
+func configuredKeys(dir string) (Keys, error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
 		return Keys{}, nil
@@ -109,18 +109,18 @@ func ConfiguredKeys(dir string) (Keys, error) {
 		return Keys{}, fault.New(fmt.Sprintf("%s has files, but no public key: no name ends in %s", dir, keySuffix),
 			"name each key's file like release"+keySuffix+", or remove the directory")
 	}
-	return KeysFromFiles(paths...)
+	return keysFromFiles(paths...)
 }
 
 // TrustedKeys are the keys in files or, without files, the keys this host trusts.
 func TrustedKeys(files []string) (Keys, error) {
 	if len(files) > 0 {
-		return KeysFromFiles(files...)
+		return keysFromFiles(files...)
 	}
-	return ConfiguredKeys(KeysDir)
+	return configuredKeys(KeysDir)
 }
 
-func KeysFromFiles(paths ...string) (Keys, error) {
+func keysFromFiles(paths ...string) (Keys, error) {
 	var k Keys
 	for _, path := range paths {
 		key, err := minisign.PublicKeyFromFile(path)

@@ -31,7 +31,7 @@ func newKey(t testing.TB) (*SecretKey, Keys) {
 	}
 	dir := t.TempDir()
 	writeFile(t, dir, "release.pub", text)
-	keys, err := ConfiguredKeys(dir)
+	keys, err := configuredKeys(dir)
 	if err != nil || !keys.Required() {
 		t.Fatal("the key is not found", err)
 	}
@@ -103,26 +103,26 @@ func TestSignRefuses(t *testing.T) {
 func TestKeysFailClosed(t *testing.T) {
 	none := t.TempDir()
 	for _, dir := range []string{none, filepath.Join(none, "not-there")} {
-		if k, err := ConfiguredKeys(dir); err != nil || k.Required() {
+		if k, err := configuredKeys(dir); err != nil || k.Required() {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
 	for name, text := range map[string]string{"empty.pub": "", "text.pub": "hello\n", "release.key": "x"} {
 		dir := t.TempDir()
 		writeFile(t, dir, name, []byte(text))
-		_, err := ConfiguredKeys(dir)
+		_, err := configuredKeys(dir)
 		refused(t, err, dir)
 	}
 	dir := t.TempDir()
 	if err := os.Symlink("/nowhere", filepath.Join(dir, "gone.pub")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := ConfiguredKeys(dir)
+	_, err := configuredKeys(dir)
 	refused(t, err, "gone.pub")
 	writeFile(t, none, "file", nil)
-	_, err = ConfiguredKeys(filepath.Join(none, "file", "dir"))
+	_, err = configuredKeys(filepath.Join(none, "file", "dir"))
 	refused(t, err, "public keys")
-	_, err = KeysFromFiles(filepath.Join(none, "absent.pub"))
+	_, err = keysFromFiles(filepath.Join(none, "absent.pub"))
 	refused(t, err, "absent.pub")
 }
 
@@ -171,7 +171,7 @@ func TestMinisign(t *testing.T) {
 		}
 	}
 	run("", "-G", "-W", "-p", "m.pub", "-s", "m.key")
-	keys, err := KeysFromFiles(filepath.Join(dir, "m.pub"))
+	keys, err := keysFromFiles(filepath.Join(dir, "m.pub"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 // Defaults of kubeadm.k8s.io/v1beta4 that don't depend on the host.
 const (
 	DefaultImageRepository = "registry.k8s.io"
-	DefaultServiceSubnet   = "10.96.0.0/12"
-	DefaultDNSDomain       = "cluster.local"
+	defaultServiceSubnet   = "10.96.0.0/12"
+	defaultDNSDomain       = "cluster.local"
 	DefaultBindPort        = 6443
-	DefaultTokenTTL        = 24 * time.Hour
+	defaultTokenTTL        = 24 * time.Hour
 
 	DefaultKubernetesDir   = "/etc/kubernetes"
 	DefaultCertificatesDir = "/etc/kubernetes/pki"
@@ -77,13 +77,13 @@ func defaultInit(c *InitConfiguration, facts HostFacts, primary netip.Prefix) {
 
 func defaultToken(t *BootstrapToken) {
 	if t.TTL == nil && t.Expires == nil {
-		t.TTL = &metav1.Duration{Duration: DefaultTokenTTL}
+		t.TTL = &metav1.Duration{Duration: defaultTokenTTL}
 	}
 	if len(t.Usages) == 0 {
 		t.Usages = DefaultTokenUsages()
 	}
 	if len(t.Groups) == 0 {
-		t.Groups = DefaultTokenGroups()
+		t.Groups = defaultTokenGroups()
 	}
 }
 
@@ -126,8 +126,8 @@ func defaultEndpoint(e *APIEndpoint, facts HostFacts, primary netip.Prefix) {
 func defaultCluster(c *ClusterConfiguration) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: apiV1beta4, Kind: kindCluster}
 	c.KubernetesVersion = cmp.Or(c.KubernetesVersion, DefaultKubernetesVersion)
-	c.Networking.ServiceSubnet = cmp.Or(c.Networking.ServiceSubnet, DefaultServiceSubnet)
-	c.Networking.DNSDomain = cmp.Or(c.Networking.DNSDomain, DefaultDNSDomain)
+	c.Networking.ServiceSubnet = cmp.Or(c.Networking.ServiceSubnet, defaultServiceSubnet)
+	c.Networking.DNSDomain = cmp.Or(c.Networking.DNSDomain, defaultDNSDomain)
 	c.CertificatesDir = cmp.Or(c.CertificatesDir, DefaultCertificatesDir)
 	c.ImageRepository = cmp.Or(c.ImageRepository, DefaultImageRepository)
 	c.ClusterName = cmp.Or(c.ClusterName, defaultClusterName)

@@ -34,11 +34,11 @@ func tokenFlags() []flagRow {
 		text("description", "", "what the token is for").
 			sets(kindInit, "bootstrapTokens[0].description", func(d *documents, v string) { only(d).Description = v }).
 			forCommands("token create"),
-		list("groups", DefaultTokenGroups(), "`groups` granted to clients that use this token").
+		list("groups", defaultTokenGroups(), "`groups` granted to clients that use this token").
 			sets(kindInit, "bootstrapTokens[0].groups", func(d *documents, v []string) { only(d).Groups = v }).
 			forCommands("token create"),
 		toggle("print-join-command", "print the full join command instead of the token").forCommands("token create"),
-		duration("ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires").
+		duration("ttl", defaultTokenTTL, "token lifetime; 0 means it never expires").
 			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { only(d).TTL = &metav1.Duration{Duration: v} }).
 			forCommands("token create"),
 		list("usages", DefaultTokenUsages(), "`usages` of the token").

@@ -165,8 +165,8 @@ func (d *documents) completeReset(opts Options) {
 // DefaultTokenUsages are a token's usages if none are configured.
 func DefaultTokenUsages() []string { return []string{"signing", "authentication"} }
 
-// DefaultTokenGroups are granted to clients with a token if it has no groups configured.
-func DefaultTokenGroups() []string { return []string{defaultTokenGroup} }
+// defaultTokenGroups are granted to clients with a token if it has no groups configured.
+func defaultTokenGroups() []string { return []string{defaultTokenGroup} }
 
 // LoadTokens returns the tokens to create: a file's, from its InitConfiguration, or the command line's if src is nil. Invalid
 // input is returned as Faults; no message contains a token.

@@ -491,7 +491,7 @@ func TestLoadJoinFileWithFlags(t *testing.T) {
 
 func TestLoadTokens(t *testing.T) {
 	secrets := cmp.Comparer(func(a, b Secret) bool { return a == b })
-	group := DefaultTokenGroups()
+	group := defaultTokenGroups()
 	for _, c := range []struct {
 		name  string
 		file  string
@@ -541,7 +541,7 @@ func TestLoadTokensFaults(t *testing.T) {
 		{"", TokenFlags{Given: []string{"ttl"}, TokenTTL: -1}, "--ttl: | -1ns | negative"},
 		{"", TokenFlags{Given: []string{"usages"}, Usages: []string{"sign"}}, `--usages: | "sign"`},
 		{"", TokenFlags{Given: []string{"groups"}, Groups: []string{"system:masters"}}, "--groups: \"system:masters\" | system:bootstrappers:"},
-		{"", TokenFlags{Given: []string{"groups", "usages"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: | usage authentication"},
+		{"", TokenFlags{Given: []string{"groups", "usages"}, Usages: []string{"signing"}, Groups: defaultTokenGroups()}, "--groups: | usage authentication"},
 		{"", TokenFlags{Given: []string{"description"}, Description: "a\nb"}, "--description: | control character"},
 		{initHead, TokenFlags{}, "f.yaml: | InitConfiguration | bootstrapTokens"},
 		{initHead + "bootstrapTokens: [{token: SECRET}]", TokenFlags{}, "f.yaml:3: bootstrapTokens[0].token: | bootstrap token"},

@@ -88,7 +88,7 @@ func (d *documents) defaultPodSubnet(flags *InitFlags) {
 		return
 	}
 	var subnets []string
-	for _, s := range prefixes(cmp.Or(n.ServiceSubnet, DefaultServiceSubnet)) {
+	for _, s := range prefixes(cmp.Or(n.ServiceSubnet, defaultServiceSubnet)) {
 		if s.Addr().Is4() {
 			subnets = append(subnets, flannelSubnet4)
 		} else {

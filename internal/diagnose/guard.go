@@ -87,7 +87,7 @@ func causesOf(ctx context.Context, h View, began time.Time, t Target) []symptom 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
 	t.Waiting = true
-	t.Since = Beginning(ctx, h, began)
+	t.Since = beginning(ctx, h, began)
 	var j journal
 	return look(ctx, h, t, &j)
 }

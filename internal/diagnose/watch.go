@@ -50,7 +50,7 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 		start := time.Now()
 		limited, cancel := context.WithTimeout(ctx, lookTimeout)
 		if t.Since.IsZero() {
-			t.Since = Beginning(limited, h, began)
+			t.Since = beginning(limited, h, began)
 		}
 		said.read(limited, h, t.Since)
 		s := observe(limited, h, t, said.entries)
@@ -76,8 +76,8 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 // recent is how far back a wait looks: the phases before it were writing their files then.
 const recent = 10 * time.Second
 
-// Beginning returns since when the kubelet's log counts in a wait: an earlier process may have had another configuration.
-func Beginning(ctx context.Context, h View, began time.Time) time.Time {
+// beginning returns since when the kubelet's log counts in a wait: an earlier process may have had another configuration.
+func beginning(ctx context.Context, h View, began time.Time) time.Time {
 	since := began.Add(-recent)
 	if unit, err := h.Unit(ctx, kubeletService); err == nil && unit.ActiveSince.After(since) {
 		return unit.ActiveSince

@@ -169,7 +169,7 @@ func TestBeginning(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{-time.Hour: -10 * time.Second, -2 * time.Second: -2 * time.Second, time.Second: time.Second} {
 		h := healthy(t)
 		h.Has.Units[kubeletService] = host.UnitState{ActiveSince: at.Add(since)}
-		if got := Beginning(t.Context(), h, at); !got.Equal(at.Add(want)) {
+		if got := beginning(t.Context(), h, at); !got.Equal(at.Add(want)) {
 			t.Errorf("of a kubelet started %s from now: %s", since, got)
 		}
 	}

@@ -17,9 +17,9 @@ const (
 	// FormerEndpoints has each host:port that was the cluster's endpoint. A kubeconfig file that leads to one of them follows the
 	// endpoint; any other leads where an operator wants it to.
 	FormerEndpoints = "slipway/former-endpoints"
-	// RemovedNames has the names of former endpoints that were taken out of apiServer.certSANs, so that certificates lose them. Any other
-	// name in a certificate stays: it may be somebody's addition, and a list replaces the list, so it may only be forgotten.
-	RemovedNames = "slipway/removed-names"
+	// removedNames has the names of former endpoints that were taken out of apiServer.certSANs, so that certificates lose them. Any
+	// other name in a certificate stays: it may be somebody's addition, and a list replaces the list, so it may only be forgotten.
+	removedNames = "slipway/removed-names"
 )
 
 // noted returns a list in an annotation.
@@ -29,7 +29,7 @@ func noted(cm cluster.Object, annotation string) []string {
 
 // Notes are the annotations after this change.
 func (c *Change) Notes() map[string]string {
-	return map[string]string{FormerEndpoints: strings.Join(c.Former, ","), RemovedNames: strings.Join(c.Removed, ",")}
+	return map[string]string{FormerEndpoints: strings.Join(c.Former, ","), removedNames: strings.Join(c.Removed, ",")}
 }
 
 // MovesEndpoint reports whether the cluster's controlPlaneEndpoint changes.

@@ -51,7 +51,7 @@ func TestEndpoint(t *testing.T) {
 			documents: "apiServer: {certSANs: [x]}\n", sans: []string{"x"}, former: []string{"old.example.org:6443"}, missed: []string{"old.example.org"},
 		},
 		"a name comes back": {
-			notes: map[string]string{FormerEndpoints: "x:1,y:1", RemovedNames: "x,y"}, documents: "apiServer: {certSANs: [y]}\n",
+			notes: map[string]string{FormerEndpoints: "x:1,y:1", removedNames: "x,y"}, documents: "apiServer: {certSANs: [y]}\n",
 			sans: []string{"y"}, former: []string{"x:1", "y:1"}, missed: []string{"x"},
 		},
 	} {

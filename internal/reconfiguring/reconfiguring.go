@@ -175,7 +175,7 @@ func (l Loader) read(ctx context.Context, rows []row, parts map[string]config.Pa
 		}
 		if r.source == config.ClusterSource {
 			c.previous = cm.Annotations[PreviousConfiguration]
-			c.Former, c.Removed = noted(cm, FormerEndpoints), noted(cm, RemovedNames)
+			c.Former, c.Removed = noted(cm, FormerEndpoints), noted(cm, removedNames)
 		}
 	}
 	return c, stored, nil

@@ -28,7 +28,7 @@ func TestPrintable(t *testing.T) {
 	if n, err := NewPrintable(failing{full}).Write([]byte("a")); n != 0 || !errors.Is(err, full) {
 		t.Errorf("%d, %v", n, err)
 	}
-	if line := OneLine("containerd://2\x1b[m\n1. cp-1:\tdo this\n"); line != "containerd://2[m 1. cp-1: do this" {
+	if line := oneLine("containerd://2\x1b[m\n1. cp-1:\tdo this\n"); line != "containerd://2[m 1. cp-1: do this" {
 		t.Errorf("%q", line)
 	}
 }

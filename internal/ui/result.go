@@ -19,7 +19,7 @@ func Table(w io.Writer, header string, rows [][]string) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, text := range row {
-			cells[i] = OneLine(text)
+			cells[i] = oneLine(text)
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}

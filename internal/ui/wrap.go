@@ -118,8 +118,8 @@ func printable(text string) string {
 	return strings.Map(printableRune, strings.ReplaceAll(text, "\t", " "))
 }
 
-// OneLine makes text printable, and a single line, so that foreign text can't look like this program's lines.
-func OneLine(text string) string { return strings.Join(strings.Fields(printable(text)), " ") }
+// oneLine makes text printable, and a single line, so that foreign text can't look like this program's lines.
+func oneLine(text string) string { return strings.Join(strings.Fields(printable(text)), " ") }
 
 func printableRune(r rune) rune {
 	if r != '\n' && r != '\t' && unicode.IsControl(r) {

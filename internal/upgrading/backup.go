@@ -168,7 +168,7 @@ func (b *Backup) addEtcdCluster(d backupDir) {
 
 // addSnapshot adds a snapshot, after the manifests its run found.
 func (b *Backup) addSnapshot(h host.Host, path string) error {
-	found, err := imageIn(h, filepath.Join(ManifestsBeside(path), manifests.APIServerName+".yaml"))
+	found, err := imageIn(h, filepath.Join(manifestsBeside(path), manifests.APIServerName+".yaml"))
 	if err != nil {
 		return err
 	}
@@ -184,15 +184,15 @@ func (b *Backup) addSnapshot(h host.Host, path string) error {
 	return nil
 }
 
-// ManifestsBeside is the directory with the manifests from the time of a snapshot.
-func ManifestsBeside(snapshot string) string {
+// manifestsBeside is the directory with the manifests from the time of a snapshot.
+func manifestsBeside(snapshot string) string {
 	root, dir := filepath.Split(filepath.Dir(snapshot))
 	return filepath.Join(root, ManifestBackup+strings.TrimPrefix(dir, EtcdBackup))
 }
 
 // RecordBeside returns the record of the run that took a snapshot; empty if it's missing.
 func RecordBeside(h host.Host, snapshot string) (Record, error) {
-	return readRecord(h, ManifestsBeside(snapshot))
+	return readRecord(h, manifestsBeside(snapshot))
 }
 
 // imageIn returns the image of the static Pod in a file; empty if the file doesn't exist or is damaged.

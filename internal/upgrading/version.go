@@ -188,7 +188,7 @@ func (s *State) Offers() []Offer {
 		return nil
 	}
 	var offers []Offer
-	for i, description := range []string{Series(oldest), "stable version"} {
+	for i, description := range []string{series(oldest), "stable version"} {
 		minor := oldest.OffsetMinor(i)
 		patch := config.NewestPatch(int(minor.Minor()))
 		if minor.Major() != 1 || patch == "" {
@@ -209,11 +209,11 @@ func (s *State) Named(target string) *Offer {
 	if oldest == nil || err != nil || !oldest.LessThan(wanted) && !s.anyKubeletOlder(wanted) {
 		return nil
 	}
-	return &Offer{target, Series(oldest)}
+	return &Offer{target, series(oldest)}
 }
 
-// Series describes a version as kubeadm does.
-func Series(v *version.Version) string {
+// series describes a version as kubeadm does.
+func series(v *version.Version) string {
 	return fmt.Sprintf("version in the v%s series", releases.Minor(v))
 }
 

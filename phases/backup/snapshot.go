@@ -77,7 +77,7 @@ func verified(ctx context.Context, env *step.Env, path string, pace etcd.Pace) (
 // fits fails if a snapshot is of another member, or of a newer etcd.
 func fits(info etcd.SnapshotInfo, member, minor string) error {
 	if !slices.ContainsFunc(info.Members, func(m etcd.Member) bool { return m.Name == member }) {
-		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(LabelsOf(info.Members), ", "), member)
+		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(labelsOf(info.Members), ", "), member)
 	}
 	return StartsWith(info, minor)
 }
@@ -97,8 +97,8 @@ func StartsWith(info etcd.SnapshotInfo, minor string) error {
 	return nil
 }
 
-// LabelsOf returns the members' names, for messages. A member that hasn't started yet has its peer URL instead.
-func LabelsOf(members []etcd.Member) []string {
+// labelsOf returns the members' names, for messages. A member that hasn't started yet has its peer URL instead.
+func labelsOf(members []etcd.Member) []string {
 	var labels []string
 	for _, m := range members {
 		labels = append(labels, m.Label())

@@ -36,11 +36,11 @@ func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Nee
 			"the space for a snapshot of etcd was not checked: etcd does not say how large its database is")}
 	}
 	need := preflight.Need{Dir: node.BackupRoot(env), What: "the snapshot of etcd", Bytes: uint64(members[i].Status.Size)}
-	return InCheck(SnapshotCheck, preflight.Room(env.Host, need, images...), "old snapshots are in "+node.BackupRoot(env))
+	return inCheck(SnapshotCheck, preflight.Room(env.Host, need, images...), "old snapshots are in "+node.BackupRoot(env))
 }
 
-// InCheck sets the findings' check, and adds advice to their remedies.
-func InCheck(name string, found []fault.Finding, advice string) []fault.Finding {
+// inCheck sets the findings' check, and adds advice to their remedies.
+func inCheck(name string, found []fault.Finding, advice string) []fault.Finding {
 	for i := range found {
 		found[i].Name = name
 		found[i].Remedy += "; " + advice
@@ -87,6 +87,6 @@ func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 func RestoreSpace(advice string, data preflight.Need, others ...preflight.Need) preflight.Check {
 	data.What = "etcd's data"
 	return preflight.Check{Name: restoreSpaceCheck, Description: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(_ context.Context, h preflight.View) []fault.Finding {
-		return InCheck(restoreSpaceCheck, preflight.Room(h, data, others...), advice)
+		return inCheck(restoreSpaceCheck, preflight.Room(h, data, others...), advice)
 	}}
 }

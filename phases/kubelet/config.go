@@ -18,11 +18,11 @@ import (
 // ConfigYAML returns the kubelet's config.yaml: the cluster's settings, overridden by this host's, and then by the user's
 // patches.
 func ConfigYAML(env *step.Env) ([]byte, []kubeletconfig.Correction, error) {
-	return ConfigWith(env, config.PatchSet{})
+	return configWith(env, config.PatchSet{})
 }
 
-// ConfigWith returns the cluster's settings, overridden by own, fitted to this host, then overridden by users' patches.
-func ConfigWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletconfig.Correction, error) {
+// configWith returns the cluster's settings, overridden by own, fitted to this host, then overridden by users' patches.
+func configWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletconfig.Correction, error) {
 	data, err := kubeletconfig.ConfigYAML(env.Config)
 	if err != nil {
 		return nil, nil, err
@@ -59,8 +59,8 @@ func ownFacts(env *step.Env) kubeletconfig.Own {
 	return own
 }
 
-// WarnCorrections warns of each of the cluster's settings that doesn't fit this host.
-func WarnCorrections(env *step.Env, corrections []kubeletconfig.Correction) {
+// warnCorrections warns of each of the cluster's settings that doesn't fit this host.
+func warnCorrections(env *step.Env, corrections []kubeletconfig.Correction) {
 	for _, c := range corrections {
 		used := "does without"
 		if c.Used != "" {

@@ -23,7 +23,7 @@ func NextFiles(env *step.Env) ([]ownership.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	WarnCorrections(env, corrections)
+	warnCorrections(env, corrections)
 	paths := env.Config.Paths
 	files, flags := []ownership.File{settingsFile(paths.InstanceConfig(), instance), settingsFile(paths.KubeletConfig(), data)}, settingsFile(paths.KubeletFlags(), nil)
 	if flags.Data, err = host.ReadIfExists(env.Host, flags.Path); err != nil || flags.Data == nil {
@@ -61,5 +61,5 @@ func nextConfig(env *step.Env, instance []byte) ([]byte, []kubeletconfig.Correct
 	if err != nil {
 		return nil, nil, err
 	}
-	return ConfigWith(env, own)
+	return configWith(env, own)
 }

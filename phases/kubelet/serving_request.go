@@ -31,7 +31,7 @@ func ServingCertificate() step.Phase {
 		Name:    "kubelet-serving",
 		Summary: "Approve this kubelet's own request for a serving certificate",
 		Flags:   []string{"config", "dry-run"},
-		Run:     EnsureServing,
+		Run:     ensureServing,
 		Skip: func(env *step.Env) string {
 			if !env.Config.Kubelet.ServerTLSBootstrap {
 				return "the kubelet signs its own serving certificate"
@@ -41,10 +41,10 @@ func ServingCertificate() step.Phase {
 	}
 }
 
-// EnsureServing approves the request on a control plane. A worker's kubelet may only ask, so an administrator gets the command. A
+// ensureServing approves the request on a control plane. A worker's kubelet may only ask, so an administrator gets the command. A
 // request that can't be approved is no failure: the kubelet serves with its own certificate until then, and somebody else may know
 // more about its addresses.
-func EnsureServing(ctx context.Context, env *step.Env) error {
+func ensureServing(ctx context.Context, env *step.Env) error {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return err
@@ -71,13 +71,13 @@ func EnsureServing(ctx context.Context, env *step.Env) error {
 	return warnUnlessOtherKey(ctx, env, renewServing(ctx, env, name, leaf))
 }
 
-// RenewServing is EnsureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes after
-// most of a year, when nobody may remember.
+// RenewServing is ensureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes
+// after most of a year, when nobody may remember.
 func RenewServing(ctx context.Context, env *step.Env) error {
 	if had, err := host.Exists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config)); err != nil || !had {
 		return err
 	}
-	return EnsureServing(ctx, env)
+	return ensureServing(ctx, env)
 }
 
 // warnUnlessOtherKey makes a warning of an error, unless somebody else has this node's credentials.

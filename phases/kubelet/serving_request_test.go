@@ -136,7 +136,7 @@ func TestServingRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, api := asking(t, true, test.change)
-			phasetest.Fatal(t, EnsureServing(t.Context(), s.Env))
+			phasetest.Fatal(t, ensureServing(t.Context(), s.Env))
 			said := s.Said.String()
 			if slices.Equal(api.approved, []string{"csr-1"}) != (test.want == "") || !slices.Equal(s.FakeHost.Orders(), []string{"restart kubelet.service"}) {
 				t.Errorf("approved %q, %q, said %s", api.approved, s.FakeHost.Orders(), said)
@@ -145,7 +145,7 @@ func TestServingRequest(t *testing.T) {
 				fact.In(t, said, test.want, "`kubectl certificate approve`")
 			}
 			s, api = asking(t, false, test.change)
-			phasetest.Fatal(t, EnsureServing(t.Context(), s.Env))
+			phasetest.Fatal(t, ensureServing(t.Context(), s.Env))
 			said = s.Said.String() + s.Results.String()
 			if len(api.approved)+len(s.FakeHost.Orders()) > 0 || strings.Contains(said, "kubectl certificate approve csr-0") != (test.want == "") {
 				t.Errorf("approved %q, %q, said %s", api.approved, s.FakeHost.Orders(), said)
@@ -257,7 +257,7 @@ func TestServingKey(t *testing.T) {
 				return nil
 			}
 			s.Cluster = &asksLater{asks: api, later: *r}
-			err = EnsureServing(t.Context(), s.Env)
+			err = ensureServing(t.Context(), s.Env)
 			if errors.Is(err, errAnotherKey) != other || !other && err != nil || len(api.approved) != 1 {
 				t.Errorf("approved %q: %v", api.approved, err)
 			}
@@ -290,14 +290,14 @@ func TestServingOfOthers(t *testing.T) {
 			return nil
 		},
 	}
-	phasetest.Fatal(t, EnsureServing(t.Context(), s.Env))
+	phasetest.Fatal(t, ensureServing(t.Context(), s.Env))
 	if len(api.approved) > 0 || strings.Contains(s.Said.String(), "kubectl certificate approve") {
 		t.Errorf("approved %q, said %s", api.approved, s.Said.String())
 	}
 	for _, flag := range []string{"cloud-provider=external", "rotate-server-certificates=false"} {
 		s, api := asking(t, true, none)
 		s.Put(t, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--"+flag+"\"\n")
-		phasetest.Fatal(t, EnsureServing(t.Context(), s.Env))
+		phasetest.Fatal(t, ensureServing(t.Context(), s.Env))
 		if len(api.approved)+len(s.FakeHost.Orders()) > 0 {
 			t.Errorf("%s: approved %q, %q", flag, api.approved, s.FakeHost.Orders())
 		}

@@ -50,7 +50,7 @@ func runKubeletStartJoin(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	_, corrections, err := ConfigYAML(env)
-	WarnCorrections(env, corrections)
+	warnCorrections(env, corrections)
 	if err != nil {
 		return err
 	}

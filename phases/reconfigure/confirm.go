@@ -48,7 +48,7 @@ func Watch() []step.Phase {
 		_, err = awaitAnswer(ctx, env, unfinished)
 		return err
 	}}
-	return append([]step.Phase{wait}, Finish(true)...)
+	return append([]step.Phase{wait}, finish(true)...)
 }
 
 // Answer gives this node's change on trial an answer, and returns the workflow that acts on it: nil if the change is over. asked says
@@ -103,7 +103,7 @@ func give(env *step.Env, last *trial.Record, answer trial.Answer) error {
 
 // finishWithAnswer is Finish, and fails if the change has ended otherwise than its answer says.
 func finishWithAnswer(last *trial.Record, answer trial.Answer) []step.Phase {
-	return append(Finish(false), step.Phase{Name: "outcome", Summary: "Check the change's outcome", Run: func(_ context.Context, env *step.Env) error {
+	return append(finish(false), step.Phase{Name: "outcome", Summary: "Check the change's outcome", Run: func(_ context.Context, env *step.Env) error {
 		now, err := last.Reload(env)
 		if err != nil {
 			return err

@@ -193,7 +193,7 @@ func TestStoredInPart(t *testing.T) {
 	edit(t, s, "kubelet-config", "kubelet", "podPidsLimit: 9\n")
 	record.ConfigMaps[0].Version = "another"
 	phasetest.Fatal(t, record.Set(s.Env, trial.Storing))
-	s.Play(t, Finish(true)...)
+	s.Play(t, finish(true)...)
 	fact.In(t, stored(t, s, "kubelet-config", "kubelet"), "podPidsLimit: 9")
 	_, err = Answer(s.Env, trial.Confirmed, true)
 	fact.Error(t, err, "kube-system/kubelet-config")

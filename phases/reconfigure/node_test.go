@@ -187,7 +187,7 @@ func TestWorker(t *testing.T) {
 		before := s.Get(t, settings)
 		begin(t, s.Stage, settings)
 		s.Put(t, settings, fixture.KubeletConfiguration)
-		s.Play(t, Finish(true)...)
+		s.Play(t, finish(true)...)
 		if s.Get(t, settings) != before || state(t, s.Stage) != trial.Reverted || len(s.Done) > 0 {
 			t.Errorf("the change is %q, did %q:\n%s", state(t, s.Stage), s.Done, s.Get(t, settings))
 		}
@@ -203,7 +203,7 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	for range 2 { // the second time, too
 		begin(t, s.Stage, settings)
 		s.Append(t, settings, "podPidsLimit: 99\n")
-		s.Play(t, Finish(false)...)
+		s.Play(t, finish(false)...)
 	}
 	if at, err := trial.WrittenAt(s.Env, settings); err != nil || !at.Equal(written) {
 		t.Errorf("%v, %v", at, err)
@@ -239,7 +239,7 @@ func TestPutBackEdit(t *testing.T) {
 	}
 	for range 2 {
 		write(&Run{}, made+"podPidsLimit: 99\n")
-		s.Play(t, Finish(false)...)
+		s.Play(t, finish(false)...)
 		stays()
 	}
 	counts := write(&Run{}, made+"podPidsLimit: 99\n")

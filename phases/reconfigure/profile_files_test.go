@@ -153,7 +153,7 @@ func TestHardenedGoesBack(t *testing.T) {
 			t.Errorf("%v; the files: %v", err, profileFiles(t, s))
 		}
 		s.FakeHost.On.Orders = nil
-		s.Play(t, Finish(false)...)
+		s.Play(t, finish(false)...)
 		phasetest.Fatal(t, takeBack(t, s))
 		isAsBefore(t, s, before)
 	})

@@ -28,10 +28,10 @@ func storable(env *step.Env, unfinished *trial.Record) (bool, error) {
 	return unfinished.State == trial.Storing || unfinished.AwaitsConfirmation() && answer == trial.Confirmed, err
 }
 
-// Finish is the workflow that stores an unfinished change, or puts it back. byWatch says that the unit that watches runs it. It reads
-// the record under the node's lock: while it waited for that, the run may have come further. If another run has ended the change, only
-// that run's end may be missing.
-func Finish(byWatch bool) []step.Phase {
+// finish is the workflow that stores an unfinished change, or puts it back. byWatch says that the unit that watches runs it. It
+// reads the record under the node's lock: while it waited for that, the run may have come further. If another run has ended the
+// change, only that run's end may be missing.
+func finish(byWatch bool) []step.Phase {
 	return []step.Phase{{Name: "finish-change", Summary: "Store the unfinished change if it was confirmed, or else put it back", Run: func(ctx context.Context, env *step.Env) error {
 		unfinished, err := trial.Unfinished(env)
 		if err != nil {
@@ -57,7 +57,7 @@ func Finish(byWatch bool) []step.Phase {
 
 // FinishAndAwaitAPI is Finish for a run that then makes another change, from the API, which the unfinished one may have broken.
 func FinishAndAwaitAPI() []step.Phase {
-	return append(Finish(false), step.Phase{Name: "await-api", Summary: "Wait until the API answers", Run: func(ctx context.Context, env *step.Env) error {
+	return append(finish(false), step.Phase{Name: "await-api", Summary: "Wait until the API answers", Run: func(ctx context.Context, env *step.Env) error {
 		return fault.WithRemedy(env.Cluster.Ready(ctx), "the interrupted change has ended; once the API answers, run the same command again")
 	}})
 }

@@ -36,7 +36,7 @@ func TestComesFurther(t *testing.T) {
 	})
 	t.Run("it counts", func(t *testing.T) {
 		s, _, _ := killed(t, time.Minute)
-		first, second := Finish(false), Watch()
+		first, second := finish(false), Watch()
 		_, err := Answer(s.Env, trial.Confirmed, false)
 		phasetest.Fatal(t, err)
 		s.Play(t, first...)
@@ -54,7 +54,7 @@ func TestComesFurther(t *testing.T) {
 	})
 	t.Run("it waits", func(t *testing.T) {
 		s, _, _ := killed(t, time.Minute)
-		fact.Error(t, step.Run(t.Context(), s.Env, Finish(false), step.Options{}), "on trial")
+		fact.Error(t, step.Run(t.Context(), s.Env, finish(false), step.Options{}), "on trial")
 		if got := state(t, s); got != trial.OnTrial || len(guarded(t, s)) != 2 {
 			t.Errorf("the change is %q, and %q watch it", got, guarded(t, s))
 		}

@@ -83,7 +83,7 @@ func Configuration(h host.Host, from Source) (*config.Source, error) {
 		return nil, err
 	}
 	data := []byte(journal.Configuration)
-	if journal.Command != InitCommand || journal.From != from.File || len(data) == 0 {
+	if journal.Command != initCommand || journal.From != from.File || len(data) == 0 {
 		data, err = from.readConfiguration(h)
 	}
 	if host.IgnoreMissing(err) != nil || len(data) == 0 {

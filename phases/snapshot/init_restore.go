@@ -23,8 +23,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// InitCommand is the command of a BareHost, for its journal and messages.
-const InitCommand = "init --restore"
+// initCommand is the command of a BareHost, for its journal and messages.
+const initCommand = "init --restore"
 
 // The phases that make init restore a cluster.
 const filesPhase, dataPhase = "restore-files", "restore-etcd"
@@ -54,7 +54,7 @@ func NewBareHost(env *step.Env, from Source) (*BareHost, error) {
 // root can't know.
 func NoneInterrupted(env *step.Env) error {
 	journal, err := node.ReadEtcdJournal(env)
-	if err != nil || journal.Command != InitCommand {
+	if err != nil || journal.Command != initCommand {
 		return host.IgnoreForbidden(err)
 	}
 	return interrupted(journal)
@@ -70,7 +70,7 @@ func (b *BareHost) resume(env *step.Env) (err error) {
 		return err
 	}
 	b.begun = b.journal.Command != ""
-	if b.begun && (b.journal.Command != InitCommand || b.journal.From != b.File) {
+	if b.begun && (b.journal.Command != initCommand || b.journal.From != b.File) {
 		return interrupted(b.journal)
 	}
 	b.Own = manifests.LocalMember{Name: env.Config.Name, PeerURL: manifests.PeerURL(env.Config.AdvertiseAddress.String())}
@@ -175,7 +175,7 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 		return err
 	}
 	b.Data = b.replacement.Data
-	b.journal = node.EtcdJournal{Command: InitCommand, From: b.File, Manifest: string(manifest), Configuration: string(b.configuration)}
+	b.journal = node.EtcdJournal{Command: initCommand, From: b.File, Manifest: string(manifest), Configuration: string(b.configuration)}
 	b.Earlier = b.info.Members
 	b.journal.Others = b.Names()
 	if err := b.fits(env, server); err != nil {

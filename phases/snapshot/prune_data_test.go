@@ -28,7 +28,7 @@ func TestPruneData(t *testing.T) {
 			m.Fail = map[string]error{"health": errors.New("192.0.2.11: connection refused")}
 		}, []string{"192.0.2.11"}},
 		"an unfinished restore": {func(t *testing.T, s *phasetest.Stage, _ *members) {
-			phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: "/a.db", OldData: "/x"}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: restoreCommand, From: "/a.db", OldData: "/x"}.Write(s.Env))
 		}, []string{"`slipway etcd restore /a.db`"}},
 	} {
 		t.Run(name, func(t *testing.T) {

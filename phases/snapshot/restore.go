@@ -26,8 +26,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// RestoreCommand is the command of a Restore, for its journal and messages.
-const RestoreCommand = "etcd restore"
+// restoreCommand is the command of a Restore, for its journal and messages.
+const restoreCommand = "etcd restore"
 
 // Restore gives this host's etcd the data of a snapshot, as a cluster of one member.
 type Restore struct {
@@ -107,7 +107,7 @@ func (r *Restore) findEtcd(env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		r.journal = node.EtcdJournal{Command: RestoreCommand, From: r.File, Manifest: cmp.Or(string(manifest), r.journal.Manifest)}
+		r.journal = node.EtcdJournal{Command: restoreCommand, From: r.File, Manifest: cmp.Or(string(manifest), r.journal.Manifest)}
 	}
 	if r.journal.Manifest == "" {
 		return fault.New("this host has no etcd to restore: "+path+" does not exist",
@@ -137,7 +137,7 @@ func (r *Restore) resume(env *step.Env) (err error) {
 		return err
 	case !r.begun:
 		r.journal = node.EtcdJournal{}
-	case r.journal.Command == RestoreCommand && r.journal.From == r.File:
+	case r.journal.Command == restoreCommand && r.journal.From == r.File:
 		r.made = moved || r.journal.Replaced
 	case r.journal.Replaced || !moved:
 		r.begun, r.journal = false, node.EtcdJournal{Manifest: r.journal.Manifest}

@@ -117,15 +117,15 @@ func TestRestoreRefuses(t *testing.T) {
 			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member"})
 		}, []string{"`slipway etcd recover`"}},
 		"another snapshot, half restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member"})
+			journal(t, s, node.EtcdJournal{Command: restoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member"})
 		}, []string{"`slipway etcd restore /b.db`"}},
 		"another snapshot, restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			pod := s.Get(t, etcdPod)
 			s.Remove(t, etcdPod)
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member", Manifest: pod, Replaced: true})
+			journal(t, s, node.EtcdJournal{Command: restoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member", Manifest: pod, Replaced: true})
 		}, nil},
 		"another snapshot, before the replacement": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
+			journal(t, s, node.EtcdJournal{Command: restoreCommand, From: "/b.db", OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
 			s.Remove(t, etcdPod)
 		}, nil},
 		"a recovery, before the replacement": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
@@ -330,7 +330,7 @@ func TestRestoreOfAnother(t *testing.T) {
 // TestRestoreWithoutFile: once the new data is complete, the snapshot isn't needed.
 func TestRestoreWithoutFile(t *testing.T) {
 	s, _, path := alone(t)
-	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, OldData: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+	phasetest.Fatal(t, node.EtcdJournal{Command: restoreCommand, From: path, OldData: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 	s.Remove(t, path)
 	s.Remove(t, etcdPod)
 	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
@@ -342,7 +342,7 @@ func TestRestoreWithoutFile(t *testing.T) {
 // TestRestoreResumes: a restore that was interrupted before it moved any data asks the others again.
 func TestRestoreResumes(t *testing.T) {
 	s, m, path := alone(t)
-	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod),
+	phasetest.Fatal(t, node.EtcdJournal{Command: restoreCommand, From: path, OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod),
 		Revision: 700, Others: []string{"cp-3"}, Nodes: []string{"cp-1"}}.Write(s.Env))
 	s.Remove(t, etcdPod)
 	r, err := NewRestore(t.Context(), s.Env, Source{File: path})

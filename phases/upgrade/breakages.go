@@ -63,7 +63,7 @@ func clusterBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	if err != nil {
 		return notChecked(err)
 	}
-	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), Breakages(env.Config, state, there), HostFindings(ctx, env, there.Members))
+	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), findBreakages(env.Config, state, there), hostFindings(ctx, env, there.Members))
 }
 
 // nodeBreakages finds faults of this host only: `upgrade apply` has checked the cluster, but can't see a host's flags and files.
@@ -79,7 +79,7 @@ func nodeBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 			found = append(found, notChecked(err)...)
 		}
 	}
-	return append(found, HostFindings(ctx, env, members)...)
+	return append(found, hostFindings(ctx, env, members)...)
 }
 
 func notChecked(err error) []fault.Finding {
@@ -143,7 +143,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
 		{Name: node.NodesReadyCheck, Run: func(context.Context, preflight.View) []fault.Finding { return node.NodesNotReady(state.Hosts, except) }},
 	}
-	found := append(strayPods(state), Breakages(n, state, there)...)
+	found := append(strayPods(state), findBreakages(n, state, there)...)
 	if here {
 		found = append(found, unmarkedHere(env, state.Hosts)...)
 	}
@@ -154,7 +154,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 	if here {
 		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
 			etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
-		found = append(found, HostFindings(ctx, env, there.Members)...)
+		found = append(found, hostFindings(ctx, env, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)
 }
@@ -188,8 +188,8 @@ func Inventory(ctx context.Context, env *step.Env, state *upgrading.State, s inv
 	return inventory.Collect(ctx, s)
 }
 
-// Breakages finds what the upgrade of a cluster to n's version breaks, and what couldn't be checked.
-func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []fault.Finding {
+// findBreakages finds what the upgrade of a cluster to n's version breaks, and what couldn't be checked.
+func findBreakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []fault.Finding {
 	return append(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n)), corefileFindings(n, state)...)
 }
 

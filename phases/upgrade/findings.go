@@ -43,8 +43,8 @@ const (
 // expiryWarning is how long before its end a certificate is reported if the upgrade doesn't renew it.
 const expiryWarning = 30 * 24 * time.Hour
 
-// HostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
-func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
+// hostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
+func hostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
 	return slices.Concat(edits.KubeletFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
 		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, env.Config.Images())...))
 }

@@ -145,15 +145,15 @@ var olderPlane struct {
 }
 
 func makeOldPlane(init func() []step.Phase) (OldNode, error) {
-	return MakeNode(func(h *LastingHost, endpoint string) error {
+	return makeNode(func(h *LastingHost, endpoint string) error {
 		h.skip = []string{"preflight", "kubelet-finalize"} // this host's kubelet is newer, and doesn't rotate its certificate
 		documents := strings.ReplaceAll(CrashDocuments, config.DefaultKubernetesVersion, CrashFrom)
 		return errors.Join(initWith(context.Background(), h, endpoint, io.Discard, documents, init()), h.StartPods())
 	})
 }
 
-// MakeNode returns the results of do on a fresh host, and in its API.
-func MakeNode(do func(h *LastingHost, endpoint string) error) (made OldNode, err error) {
+// makeNode returns the results of do on a fresh host, and in its API.
+func makeNode(do func(h *LastingHost, endpoint string) error) (made OldNode, err error) {
 	root, err := os.MkdirTemp("", "slipway-old-")
 	if err != nil {
 		return made, err

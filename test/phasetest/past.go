@@ -28,7 +28,7 @@ type Past struct {
 func (p *Past) Made(t *testing.T) (OldNode, error) {
 	p.once.Do(func() {
 		signed := RotatedPEM(t, "cp-1", time.Now().Add(time.Hour))
-		p.node, p.err = MakeNode(func(h *LastingHost, endpoint string) error {
+		p.node, p.err = makeNode(func(h *LastingHost, endpoint string) error {
 			if err := WillMake(h.Root, KubeletPEM, signed); err != nil {
 				return err
 			}

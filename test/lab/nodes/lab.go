@@ -26,7 +26,7 @@ const ProbeImage = parts.ProbeImage
 // Values for NodeSpec.With.
 const (
 	Kubeadm = parts.Kubeadm // the program
-	Flannel = parts.Flannel // the images of this Pod network
+	flannel = parts.Flannel // the images of this Pod network
 )
 
 // ProbeArchive is the name of the file with ProbeImage in BundleParts' directory.

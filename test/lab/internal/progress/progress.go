@@ -97,9 +97,9 @@ func (l *Log) beat(name string, elapsed time.Duration) {
 	defer l.mu.Unlock()
 	switch {
 	case l.rewrites():
-		l.rewrite("%s … %s", name, Elapsed(elapsed))
+		l.rewrite("%s … %s", name, inSeconds(elapsed))
 	case !l.live || elapsed.Truncate(time.Second)%heartbeat == 0:
-		l.line("%s … %s", name, Elapsed(elapsed))
+		l.line("%s … %s", name, inSeconds(elapsed))
 	}
 }
 
@@ -111,7 +111,7 @@ func (l *Log) end(name string, elapsed time.Duration, err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	l.line("%s: %s in %s", name, outcome, Elapsed(elapsed))
+	l.line("%s: %s in %s", name, outcome, inSeconds(elapsed))
 }
 
 // line writes a line over an unterminated one.
@@ -133,8 +133,8 @@ func (l *Log) rewrite(format string, args ...any) {
 // rewrites reports whether the running step's line may be rewritten; it may if no other step runs.
 func (l *Log) rewrites() bool { return l.live && l.active == 1 }
 
-// Elapsed formats a duration for people: tenths of a second while it's short, then whole seconds.
-func Elapsed(d time.Duration) string {
+// inSeconds formats a duration for people: tenths of a second while it's short, then whole seconds.
+func inSeconds(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}

@@ -56,7 +56,7 @@ func TestElapsed(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		140 * time.Millisecond: "0.1s", 9400 * time.Millisecond: "9.4s", 65400 * time.Millisecond: "1m5s",
 	} {
-		if got := Elapsed(d); got != want {
+		if got := inSeconds(d); got != want {
 			t.Errorf("Elapsed(%v) = %q, want %q", d, got, want)
 		}
 	}
