@@ -64,7 +64,7 @@ func TestHardened(t *testing.T) {
 }
 
 // TestHardenedLive hardens a running cluster, one node after another: each gets the settings with their files, and works as before, also
-// at another address. kubeadm's own suite passes.
+// at another address. kubeadm's own suite passes. With the strictest settings, etcd is restored and recovered as without them.
 func TestHardenedLive(t *testing.T) {
 	tier.OnlyFull(t, "phases/reconfigure.TestHarden")
 	suite := kubeadmSuite(t)
@@ -107,6 +107,8 @@ func TestHardenedLive(t *testing.T) {
 	}
 	cp1.row("kubeadm-suite", func(m machine) { m.passesKubeadmSuite(suite) })
 	cp1.row("strict", func(m machine) { m.verifiesKubelets([]machine{cp2, cp3}, w) })
+	cp1.row("restored", func(m machine) { m.restoresOneOfThree(planes, w) })
+	cp1.row("recover", func(m machine) { m.recoversEtcd(planes) })
 	cp3.row("moved", func(m machine) { m.movesWithServingCertificate(all) })
 	for _, m := range all {
 		m.diagnosedHealthy()
