@@ -233,7 +233,7 @@ func (m machine) filesEqualFresh(config string) {
 func (m machine) initOnlyAddsToken(config string) {
 	m.Helper()
 	state := func() []string {
-		return slices.DeleteFunc(m.settledState(), func(line string) bool {
+		return slices.DeleteFunc(m.state(), func(line string) bool {
 			return strings.Contains(line, " bootstrap-token-") || strings.Contains(line, " cluster-info ")
 		})
 	}
