@@ -8,8 +8,10 @@ package capi
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -87,7 +89,8 @@ func (s *scenario) loses(label string) {
 	s.try(err)
 	lost := machines[len(machines)-1]
 	s.Logf("%s dies", lost.Name)
-	s.try(s.nodeOf(lost).Kill(s.Context()))
+	node := s.nodeOf(lost)
+	s.eventually(node.Name()+" is off", machineLimit, func() error { return node.Kill(s.Context()) })
 	s.goes(&lost, 2*machineLimit)
 }
 
@@ -119,8 +122,28 @@ func (s *scenario) is(what string, planes, workers int, version string) {
 	}
 }
 
+// nothingFailed ends the test if cloud-init has failed on a machine: nobody would try again.
+func (s *scenario) nothingFailed() {
+	s.Helper()
+	machines, err := s.machines()
+	if err != nil {
+		return // a wait asks again
+	}
+	for _, m := range machines {
+		node, err := s.lab.Node(m.Spec.InfrastructureRef.Name)
+		if err != nil || !node.Running() || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if out, _ := node.Combined(s.Context(), "cloud-init", "status", "--long"); strings.Contains(out, "status: error") {
+			s.Fatalf("the bootstrap of %s failed:\n%s", m.Name, out)
+		}
+	}
+}
+
 // hasControlPlane asks Cluster API, which looks at the components and at etcd's members.
 func (s *scenario) hasControlPlane(replicas int, version string) error {
+	s.Helper()
+	s.nothingFailed()
 	p := &controlplanev1.KubeadmControlPlane{}
 	if err := s.get(p, controlPlaneName); err != nil {
 		return err
@@ -145,6 +168,8 @@ func (s *scenario) hasControlPlane(replicas int, version string) error {
 }
 
 func (s *scenario) hasWorkers(replicas int, version string) error {
+	s.Helper()
+	s.nothingFailed()
 	d := &clusterv1.MachineDeployment{}
 	if err := s.get(d, workersName); err != nil {
 		return err
@@ -209,9 +234,11 @@ func (s *scenario) bootstrapped(node *nodes.Node) {
 		{"cmp", "/usr/local/bin/kubeadm", "/usr/local/bin/slipway"}, {"test", "-s", "/run/cluster-api/bootstrap-success.complete"},
 		{"test", "-e", "/var/lib/kubelet/config.yaml"},
 	} {
-		if out, err := node.Combined(s.Context(), args...); err != nil {
-			s.Errorf("%s: %q: %v\n%s", node.Name(), args, err, out)
-		}
+		// The machine may be Ready before the command has ended.
+		s.eventually(fmt.Sprintf("%s: %q", node.Name(), args), machineLimit, func() error {
+			out, err := node.Combined(s.Context(), args...)
+			return errors.WithMessage(err, out)
+		})
 	}
 }
 
@@ -220,7 +247,7 @@ func (s *scenario) deletes() {
 	s.Helper()
 	cluster := &clusterv1.Cluster{}
 	s.try(s.get(cluster, clusterName))
-	s.try(s.client.Delete(s.Context(), cluster))
+	s.eventually("the cluster is to go", machineLimit, func() error { return client.IgnoreNotFound(s.client.Delete(s.Context(), cluster)) })
 	s.goes(cluster, 2*machineLimit)
 	all, err := s.lab.Nodes()
 	s.try(err)

@@ -121,7 +121,9 @@ func (s *scenario) explain() {
 			continue
 		}
 		show(node, "cloud-init", "status", "--long")
-		show(node, "tail", "--lines=40", "/var/log/cloud-init-output.log")
+		show(node, "tail", "--lines=200", "/var/log/cloud-init-output.log")
+		show(node, "slipway", "diagnose")
+		show(node, "journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "-n", "40")
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/pkg/errors"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -124,7 +123,7 @@ func (s *suite) creates(objects ...client.Object) {
 	for _, object := range objects {
 		s.eventually(object.GetName()+" is there", machineLimit, func() error {
 			err := client.IgnoreAlreadyExists(s.client.Create(s.Context(), object))
-			if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsInternalError(err) && !apierrors.IsTimeout(err) {
+			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) {
 				s.Fatal(err)
 			}
 			return err

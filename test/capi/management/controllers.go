@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,7 @@ func (c Controller) Args(certDir string) []string {
 		fmt.Sprintf("--webhook-port=%d", c.webhookPort()),
 		fmt.Sprintf("--health-addr=:%d", c.HealthPort()),
 		fmt.Sprintf("--diagnostics-address=%s:%d", host, firstDiagnosticsPort+c.number),
+		"--sync-period=1m", // some states are only looked at again by then; the default is ten minutes
 	}
 }
 
@@ -53,7 +55,7 @@ func (c Controller) Args(certDir string) []string {
 func Build(ctx context.Context, pinned, into string) error {
 	for _, c := range Controllers {
 		cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(into, c.Name), module+"/"+c.dir)
-		cmd.Dir = pinned
+		cmd.Dir, cmd.Env = pinned, append(os.Environ(), "CGO_ENABLED=0") // for machines with another libc
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return errors.Wrapf(err, "cannot build Cluster API's controller %s: %s", c.Name, out)
 		}

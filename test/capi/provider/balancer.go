@@ -19,7 +19,7 @@ import (
 
 const (
 	checkEvery = time.Second
-	checkLimit = 3 * time.Second
+	checkLimit = 10 * time.Second // a busy API server may be late
 )
 
 // Dial opens a connection to a control plane.
