@@ -24,7 +24,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -157,7 +156,8 @@ func (o *rollout) deleteOldPod(ctx context.Context, env *step.Env) error {
 	}
 	failure := "the controller manager has not seen the change of DaemonSet " + daemons.Name
 	err := env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
-		return node.Poll(ctx, func(ctx context.Context) error {
+		// This wait isn't for Pods, but nothing waits in a plan: there, no controller sees a change.
+		return env.Cluster.AwaitPods(ctx, daemons.Namespace, o.selector, func([]corev1.Pod) error {
 			if _, err := env.Cluster.Get(ctx, daemons); err != nil || daemons.Status.ObservedGeneration >= daemons.Generation {
 				return err
 			}

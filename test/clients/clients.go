@@ -111,5 +111,5 @@ func (r *Running) Stop() (Report, error) {
 	r.stop()
 	var report Report
 	err := r.out.Decode(&report)
-	return report, errors.Wrap(err, "the clients' report")
+	return report, errors.Wrap(err, "the clients' report: "+r.said.String())
 }

@@ -28,8 +28,9 @@ const (
 	label = "slipway.test/written"
 	// keys is how many writes go to a ConfigMap: a larger one would make each write slower than the one before.
 	keys = 100
-	// writeLimit bounds an attempt to write. A node's program has 20 seconds to end.
+	// writeLimit bounds an attempt to write, readLimit a look at all writes. A node's program has a minute to end.
 	writeLimit = 9 * time.Second
+	readLimit  = 20 * time.Second
 	// patience is how long a client asks again if the server says so.
 	patience = 30 * time.Second
 )
@@ -64,7 +65,10 @@ func (o Order) play(ctx context.Context, out *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	if err := all[0].send(ctx, http.MethodDelete, configMaps+"?labelSelector="+label, "", nil, io.Discard); err != nil {
+	err = all[0].until(func() error {
+		return all[0].send(ctx, http.MethodDelete, configMaps+"?labelSelector="+label, "", nil, io.Discard)
+	})
+	if err != nil {
 		return err
 	}
 	return out.Encode(report)
@@ -200,10 +204,25 @@ func (c *client) send(ctx context.Context, method, path, contentType string, bod
 	return err
 }
 
+// until repeats a request that isn't among those counted, until it succeeds: after the last change, an API server may still be
+// starting.
+func (c *client) until(request func() error) error {
+	c.http.Timeout = readLimit
+	for started := time.Now(); ; time.Sleep(time.Second) {
+		if err := request(); err == nil || time.Since(started) > patience {
+			return err
+		}
+	}
+}
+
 // look adds up the clients' reports, and finds what was confirmed and isn't there.
 func look(ctx context.Context, all []*client) (Report, error) {
 	var text bytes.Buffer
-	if err := all[0].send(ctx, http.MethodGet, configMaps+"?labelSelector="+label, "", nil, &text); err != nil {
+	err := all[0].until(func() error {
+		text.Reset()
+		return all[0].send(ctx, http.MethodGet, configMaps+"?labelSelector="+label, "", nil, &text)
+	})
+	if err != nil {
 		return Report{}, err
 	}
 	var list corev1.ConfigMapList

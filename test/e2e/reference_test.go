@@ -217,7 +217,7 @@ func (m machine) state() []string {
 	})
 }
 
-// objects lists objects of a kind, with those that have written them and with their version.
+// objects lists objects of a kind, with their writers and their version.
 func (m machine) objects(kind string, args ...string) string {
 	m.Helper()
 	version := "resourceVersion"

@@ -22,7 +22,7 @@ import (
 )
 
 // killAfter is how long a program may take to end after its CancelSignal.
-const killAfter = 20 * time.Second
+const killAfter = time.Minute
 
 const (
 	nodePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
