@@ -79,7 +79,7 @@ type Validator interface {
 	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 
-// Waiter is about Nodes and Pods, whose kubelets act on their own.
+// Waiter waits for kubelets and controllers, which act on their own.
 type Waiter interface {
 	Approver
 	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by its Lease or the heartbeat of its
@@ -91,6 +91,8 @@ type Waiter interface {
 	// AwaitPods waits until check, which gets the Pods of a namespace that match a label selector, returns nil. After the deadline, it
 	// returns check's last error.
 	AwaitPods(ctx context.Context, namespace, labelSelector string, check func([]corev1.Pod) error) error
+	// AwaitObserved waits until the controller manager has looked at a DaemonSet since its last change.
+	AwaitObserved(ctx context.Context, namespace, daemonSet string) error
 }
 
 // Mark holds MarkNode's additions to a Node.

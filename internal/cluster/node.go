@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -82,6 +83,23 @@ func (r *Real) AwaitPods(ctx context.Context, namespace, labelSelector string, c
 		}
 		if err := check(pods.Items); err != nil {
 			return notYetError{err}
+		}
+		return nil
+	})
+}
+
+func (r *Real) AwaitObserved(ctx context.Context, namespace, daemonSet string) error {
+	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error {
+		d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemonSet}}
+		found, err := c.fill(ctx, d)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return notYetError{errors.Errorf("there is no DaemonSet %s/%s", namespace, daemonSet)}
+		case d.Status.ObservedGeneration < d.Generation:
+			return notYetError{errors.Errorf("the controller manager has seen generation %d of DaemonSet %s/%s, which is at %d; `slipway diagnose` says whether it works",
+				d.Status.ObservedGeneration, namespace, daemonSet, d.Generation)}
 		}
 		return nil
 	})

@@ -147,6 +147,39 @@ func TestAwaitPods(t *testing.T) {
 	}
 }
 
+// TestAwaitObserved: a DaemonSet's generation is compared with the one that its controller has seen.
+func TestAwaitObserved(t *testing.T) {
+	const path = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
+	put := func(a *api, seen int) {
+		a.Put(path, map[string]any{
+			"metadata": map[string]any{"namespace": "kube-system", "name": "kube-proxy", "generation": 4},
+			"status":   map[string]any{"observedGeneration": seen},
+		})
+	}
+	t.Run("seen after some looks", func(t *testing.T) {
+		a, looks := newAPI(t), 0
+		put(a, 3)
+		a.hook = func(*http.Request, string) fakeapi.Fault {
+			if looks++; looks == 3 {
+				put(a, 4)
+			}
+			return nil
+		}
+		if err := a.client(t).AwaitObserved(t.Context(), "kube-system", "kube-proxy"); err != nil || looks != 3 {
+			t.Errorf("%d looks: %v", looks, err)
+		}
+	})
+	for name, prepare := range map[string]func(*api){"not seen": func(a *api) { put(a, 3) }, "gone": func(*api) {}} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			prepare(a)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			fact.Error(t, a.client(t).AwaitObserved(ctx, "kube-system", "kube-proxy"), "DaemonSet kube-system/kube-proxy")
+		})
+	}
+}
+
 func TestMarkPatch(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := NewNode("n1")

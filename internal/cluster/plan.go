@@ -263,6 +263,8 @@ func (p *Plan) AwaitNode(context.Context, string, func(*corev1.Node, []corev1.Po
 
 func (p *Plan) AwaitPods(context.Context, string, string, func([]corev1.Pod) error) error { return nil }
 
+func (p *Plan) AwaitObserved(context.Context, string, string) error { return nil }
+
 // redacted replaces a Secret's values in a plan. It doesn't show their length.
 const redacted = "<redacted>"
 

@@ -156,13 +156,7 @@ func (o *rollout) deleteOldPod(ctx context.Context, env *step.Env) error {
 	}
 	failure := "the controller manager has not seen the change of DaemonSet " + daemons.Name
 	err := env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
-		// This wait isn't for Pods, but nothing waits in a plan: there, no controller sees a change.
-		return env.Cluster.AwaitPods(ctx, daemons.Namespace, o.selector, func([]corev1.Pod) error {
-			if _, err := env.Cluster.Get(ctx, daemons); err != nil || daemons.Status.ObservedGeneration >= daemons.Generation {
-				return err
-			}
-			return errors.New(failure)
-		})
+		return env.Cluster.AwaitObserved(ctx, daemons.Namespace, daemons.Name)
 	})
 	for i := range o.pods {
 		if err == nil && o.provesRollout(env, &o.pods[i]) {

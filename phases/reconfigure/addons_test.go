@@ -38,6 +38,7 @@ type controllers struct {
 	// become changes the new Pods by their workload's name, at each look.
 	become func(name string, p *corev1.Pod, look int)
 	looks  int
+	unseen bool // the controller manager hasn't looked at kube-proxy yet
 }
 
 func withControllers(t *testing.T, s *phasetest.Stage) *controllers {
@@ -64,6 +65,15 @@ func (c *controllers) template(name string) *corev1.PodTemplateSpec {
 		return &r.Spec.Template
 	}
 	return &d.Spec.Template
+}
+
+// Get marks kube-proxy as changed since the controller manager has looked at it, if so.
+func (c *controllers) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	found, err := c.Cluster.Get(ctx, obj)
+	if d, is := obj.(*appsv1.DaemonSet); is && c.unseen {
+		d.Generation = d.Status.ObservedGeneration + 1
+	}
+	return found, err
 }
 
 func (c *controllers) Pods(_ context.Context, _, selector string) (pods []corev1.Pod, err error) {
@@ -178,7 +188,7 @@ func TestAddonsOnTrial(t *testing.T) {
 func TestAddonsInPlan(t *testing.T) {
 	s := live(t)
 	api := withControllers(t, s)
-	api.become = func(string, *corev1.Pod, int) { t.Error("it looks for new Pods") }
+	api.unseen, api.become = true, func(string, *corev1.Pod, int) { t.Error("it looks for new Pods") }
 	r := changeTo(t, s, ofAddons)
 	planned, steps := inPlan(s, api)
 	phasetest.Fatal(t, step.Run(t.Context(), planned, r.Phases(), step.Options{Serial: true}))
