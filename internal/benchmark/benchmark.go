@@ -63,11 +63,11 @@ func verdict(ok bool, found string) answer {
 // row is an item.
 type row struct {
 	id, subject, want string
-	look              func(*scene) answer
+	look              func(*observation) answer
 }
 
-// scene is this node as the checks see it.
-type scene struct {
+// observation is this node as the checks see it.
+type observation struct {
 	host host.Host
 	node *config.Node
 	pods map[string]*corev1.Pod // of the control plane, by component; nil for an unreadable one
@@ -75,9 +75,9 @@ type scene struct {
 
 // Run returns the items of this node in the order of their numbers: a control plane's or a worker's. n has the node's paths.
 func Run(h host.Host, n *config.Node) []Result {
-	s := &scene{host: h, node: n, pods: map[string]*corev1.Pod{}}
+	o := &observation{host: h, node: n, pods: map[string]*corev1.Pod{}}
 	rows := kubeletRows()
-	rows = append(rows, kubeletFileRows(s)...)
+	rows = append(rows, kubeletFileRows(o)...)
 	if thisnode.IsControlPlane(h) {
 		names := []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
 		if thisnode.ExternalEtcd(h, n) == nil {
@@ -85,13 +85,13 @@ func Run(h host.Host, n *config.Node) []Result {
 			rows = append(append(rows, etcdRows()...), etcdFileRows()...)
 		}
 		for _, name := range names {
-			s.pods[name], _ = thisnode.StaticPod(h, thisnode.StaticPodPath(n, name))
+			o.pods[name], _ = thisnode.StaticPod(h, thisnode.StaticPodPath(n, name))
 		}
 		rows = slices.Concat(rows, controlPlaneRows(), controlPlaneFileRows())
 	}
 	var results []Result
 	for _, r := range rows {
-		a := r.look(s)
+		a := r.look(o)
 		results = append(results, Result{r.id, a.status, r.subject, a.found, r.want})
 	}
 	slices.SortFunc(results, func(a, b Result) int { return compareIDs(a.ID, b.ID) })
@@ -107,6 +107,6 @@ func compareIDs(a, b string) int {
 	})
 }
 
-func (s *scene) manifest(component string) string {
-	return filepath.Join(s.node.Paths.Manifests, component+".yaml")
+func (o *observation) manifest(component string) string {
+	return filepath.Join(o.node.Paths.Manifests, component+".yaml")
 }

@@ -117,17 +117,17 @@ func areStrong(suites []string) bool {
 }
 
 // anonymous looks into the file of --authentication-config, too.
-func anonymous(s *scene) answer {
-	f, known := s.flagsOf(apiServer)
+func anonymous(o *observation) answer {
+	f, known := o.flagsOf(apiServer)
 	if !known {
-		return unknown("cannot read the command line in " + s.manifest(apiServer))
+		return unknown("cannot read the command line in " + o.manifest(apiServer))
 	}
 	file := f.last("authentication-config")
 	if file == "" {
 		return verdict(isBool(f.last("anonymous-auth"), false), "--anonymous-auth: "+f.shown("anonymous-auth"))
 	}
-	onHost, _ := thisnode.OnHost(s.pods[apiServer], file)
-	data, err := s.host.ReadFile(onHost)
+	onHost, _ := thisnode.OnHost(o.pods[apiServer], file)
+	data, err := o.host.ReadFile(onHost)
 	if err != nil {
 		return unknown("cannot read " + file + " on this host")
 	}
@@ -164,11 +164,11 @@ func etcdRows() []row {
 		is("2.6", etcd, "peer-auto-tls", false, false),
 	}
 	for i, r := range rows {
-		rows[i].look = func(s *scene) answer {
-			if f, known := s.flagsOf(etcd); known && f["config-file"] != nil { // etcd ignores its flags then
+		rows[i].look = func(o *observation) answer {
+			if f, known := o.flagsOf(etcd); known && f["config-file"] != nil { // etcd ignores its flags then
 				return unknown("--config-file names a file with such settings: " + f.last("config-file"))
 			}
-			return r.look(s)
+			return r.look(o)
 		}
 	}
 	return rows

@@ -19,18 +19,20 @@ import (
 )
 
 // paths finds the files of an item. why says that they can't be known.
-type paths func(*scene) (list []string, why string)
+type paths func(*observation) (list []string, why string)
 
-func fixed(path string) paths { return func(*scene) ([]string, string) { return []string{path}, "" } }
+func fixed(path string) paths {
+	return func(*observation) ([]string, string) { return []string{path}, "" }
+}
 
 func manifest(component string) paths {
-	return func(s *scene) ([]string, string) { return []string{s.manifest(component)}, "" }
+	return func(o *observation) ([]string, string) { return []string{o.manifest(component)}, "" }
 }
 
 func kubeconfigs(names ...string) paths {
-	return func(s *scene) (list []string, _ string) {
+	return func(o *observation) (list []string, _ string) {
 		for _, name := range names {
-			list = append(list, filepath.Join(s.node.Paths.Kubeconfigs, name))
+			list = append(list, filepath.Join(o.node.Paths.Kubeconfigs, name))
 		}
 		return list, ""
 	}
@@ -38,28 +40,28 @@ func kubeconfigs(names ...string) paths {
 
 // onHost finds the path that a component's flag names, on the host.
 func onHost(component, flag string) paths {
-	return func(s *scene) ([]string, string) {
-		f, known := s.flagsOf(component)
+	return func(o *observation) ([]string, string) {
+		f, known := o.flagsOf(component)
 		path, mounted := "", false
 		if known && f.last(flag) != "" {
-			path, mounted = thisnode.OnHost(s.pods[component], f.last(flag))
+			path, mounted = thisnode.OnHost(o.pods[component], f.last(flag))
 		}
 		if !mounted {
-			return nil, "cannot tell the path of --" + flag + " from " + s.manifest(component)
+			return nil, "cannot tell the path of --" + flag + " from " + o.manifest(component)
 		}
 		return []string{path}, ""
 	}
 }
 
 // describe calls do for each file that exists, and wants at least one. do returns what's wrong with it.
-func (s *scene) describe(find paths, do func(path string, info fs.FileInfo) (found string, ok bool)) answer {
-	list, why := find(s)
+func (o *observation) describe(find paths, do func(path string, info fs.FileInfo) (found string, ok bool)) answer {
+	list, why := find(o)
 	if why != "" {
 		return unknown(why)
 	}
 	var all, wrong []string
 	for _, path := range list {
-		info, err := s.host.Stat(path)
+		info, err := o.host.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -83,8 +85,8 @@ func (s *scene) describe(find paths, do func(path string, info fs.FileInfo) (fou
 
 // mode wants no more permissions than most.
 func mode(id, subject string, most fs.FileMode, find paths) row {
-	return row{id, subject, fmt.Sprintf("%04o or stricter", most), func(s *scene) answer {
-		return s.describe(find, func(_ string, info fs.FileInfo) (string, bool) {
+	return row{id, subject, fmt.Sprintf("%04o or stricter", most), func(o *observation) answer {
+		return o.describe(find, func(_ string, info fs.FileInfo) (string, bool) {
 			return fmt.Sprintf("%04o", info.Mode().Perm()), info.Mode().Perm()&^most == 0
 		})
 	}}
@@ -96,12 +98,12 @@ func owner(id, subject string, rootless bool, find paths) row {
 	if rootless {
 		want = "root, or the user of a rootless component"
 	}
-	return row{id, subject, want, func(s *scene) answer {
+	return row{id, subject, want, func(o *observation) answer {
 		users, groups := []int{0}, []int{0}
 		if rootless {
-			users, groups = s.accounts(users, groups)
+			users, groups = o.accounts(users, groups)
 		}
-		return s.describe(find, func(_ string, info fs.FileInfo) (string, bool) {
+		return o.describe(find, func(_ string, info fs.FileInfo) (string, bool) {
 			whose, known := host.OwnerIn(info)
 			return fmt.Sprintf("%d:%d", whose.UID, whose.GID), known && slices.Contains(users, whose.UID) && slices.Contains(groups, whose.GID)
 		})
@@ -109,8 +111,8 @@ func owner(id, subject string, rootless bool, find paths) row {
 }
 
 // accounts adds the users and groups that the components run as.
-func (s *scene) accounts(users, groups []int) (u, g []int) {
-	for _, pod := range s.pods {
+func (o *observation) accounts(users, groups []int) (u, g []int) {
+	for _, pod := range o.pods {
 		if pod == nil || pod.Spec.SecurityContext == nil {
 			continue
 		}
@@ -148,16 +150,16 @@ func controlPlaneFileRows() []row {
 }
 
 // pkiFiles is the directory of --client-ca-file, with everything in it.
-func pkiFiles(s *scene) ([]string, string) {
-	ca, why := onHost(apiServer, "client-ca-file")(s)
+func pkiFiles(o *observation) ([]string, string) {
+	ca, why := onHost(apiServer, "client-ca-file")(o)
 	if why != "" {
 		return nil, why
 	}
-	return below(s, filepath.Dir(ca[0]))
+	return below(o, filepath.Dir(ca[0]))
 }
 
-func below(s *scene, dir string) (list []string, why string) {
-	entries, err := s.host.ReadDir(dir)
+func below(o *observation, dir string) (list []string, why string) {
+	entries, err := o.host.ReadDir(dir)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -168,7 +170,7 @@ func below(s *scene, dir string) (list []string, why string) {
 			list = append(list, path)
 			continue
 		}
-		more, why := below(s, path)
+		more, why := below(o, path)
 		if why != "" {
 			return nil, why
 		}
@@ -182,9 +184,9 @@ func etcdFileRows() []row {
 	return []row{
 		mode("1.1.7", "manifest of "+etcd, 0o600, manifest(etcd)), owner("1.1.8", "manifest of "+etcd, false, manifest(etcd)),
 		mode("1.1.11", "etcd's data directory", 0o700, data),
-		{"1.1.12", "etcd's data directory", "etcd's own user, which is not root", func(s *scene) answer {
-			own := ownUser(s.pods[etcd])
-			return s.describe(data, func(_ string, info fs.FileInfo) (string, bool) {
+		{"1.1.12", "etcd's data directory", "etcd's own user, which is not root", func(o *observation) answer {
+			own := ownUser(o.pods[etcd])
+			return o.describe(data, func(_ string, info fs.FileInfo) (string, bool) {
 				whose, known := host.OwnerIn(info)
 				return fmt.Sprintf("%d:%d", whose.UID, whose.GID), known && whose.UID != 0 && int64(whose.UID) == own
 			})
@@ -201,14 +203,14 @@ func ownUser(pod *corev1.Pod) int64 {
 }
 
 // unitFiles are the files that systemd makes the kubelet's unit of. A drop-in that is a link to /dev/null hides others.
-func unitFiles(s *scene) ([]string, string) {
+func unitFiles(o *observation) ([]string, string) {
 	files := map[string]string{} // by name: the first one counts
 	for _, dir := range host.UnitDirs() {
 		unit := filepath.Join(dir, host.KubeletUnit)
-		if _, err := s.host.Stat(unit); err == nil && files[host.KubeletUnit] == "" {
+		if _, err := o.host.Stat(unit); err == nil && files[host.KubeletUnit] == "" {
 			files[host.KubeletUnit] = unit
 		}
-		dropIns, err := s.host.ReadDir(unit + ".d")
+		dropIns, err := o.host.ReadDir(unit + ".d")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err.Error()
 		}
@@ -222,13 +224,13 @@ func unitFiles(s *scene) ([]string, string) {
 		return nil, "cannot find " + host.KubeletUnit + " in " + strings.Join(host.UnitDirs(), ", ")
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Values(files)), func(path string) bool {
-		info, err := s.host.Stat(path)
+		info, err := o.host.Stat(path)
 		return err == nil && !info.Mode().IsRegular()
 	}), ""
 }
 
-func kubeletFileRows(s *scene) []row {
-	settings := fixed(filepath.Join(s.node.Paths.Kubelet, "config.yaml"))
+func kubeletFileRows(o *observation) []row {
+	settings := fixed(filepath.Join(o.node.Paths.Kubelet, "config.yaml"))
 	return []row{
 		mode("4.1.1", "the kubelet's unit", 0o600, unitFiles), owner("4.1.2", "the kubelet's unit", false, unitFiles),
 		mode("4.1.5", "kubelet.conf", 0o600, kubeconfigs("kubelet.conf")), owner("4.1.6", "kubelet.conf", false, kubeconfigs("kubelet.conf")),

@@ -17,8 +17,8 @@ type flags map[string][]string
 
 // flagsOf returns the component's flags. ok is false if they can't be known: the static Pod is missing or broken, or runs another
 // program, such as a shell.
-func (s *scene) flagsOf(component string) (f flags, ok bool) {
-	pod := s.pods[component]
+func (o *observation) flagsOf(component string) (f flags, ok bool) {
+	pod := o.pods[component]
 	if pod == nil {
 		return nil, false
 	}
@@ -70,10 +70,10 @@ func atLeast(text string, least int) bool {
 
 // check looks at the flags of a component. hidden are flags that name a file with the settings instead: nobody has looked there.
 func check(id, component, want string, names []string, ok func(flags) bool, hidden ...string) row {
-	return row{id, component + " --" + strings.Join(names, " --"), want, func(s *scene) answer {
-		f, known := s.flagsOf(component)
+	return row{id, component + " --" + strings.Join(names, " --"), want, func(o *observation) answer {
+		f, known := o.flagsOf(component)
 		if !known {
-			return unknown("cannot read the command line in " + s.manifest(component))
+			return unknown("cannot read the command line in " + o.manifest(component))
 		}
 		for _, name := range hidden {
 			if f[name] != nil {

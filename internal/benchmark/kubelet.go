@@ -77,22 +77,22 @@ func truth(b *bool, byDefault bool) string {
 	return strconv.FormatBool(*b)
 }
 
-func (r kubeletRow) look(s *scene) answer {
-	own, isFlag, why := s.kubeletFlag(r.flag)
+func (r kubeletRow) look(o *observation) answer {
+	own, isFlag, why := o.kubeletFlag(r.flag)
 	if why != "" {
 		return unknown(why)
 	}
 	if isFlag {
 		return verdict(r.ok(own), "--"+r.flag+"="+own)
 	}
-	path := filepath.Join(s.node.Paths.Kubelet, "config.yaml")
-	if other, given, _ := s.kubeletFlag("config"); given && other != path {
+	path := filepath.Join(o.node.Paths.Kubelet, "config.yaml")
+	if other, given, _ := o.kubeletFlag("config"); given && other != path {
 		return unknown("the kubelet reads " + other + ", not " + path)
 	}
-	if _, err := s.host.ReadFile(path); err != nil {
+	if _, err := o.host.ReadFile(path); err != nil {
 		return unknown(fmt.Sprintf("cannot read %s: %v", path, err))
 	}
-	settings, err := thisnode.KubeletSettings(s.host, s.node)
+	settings, err := thisnode.KubeletSettings(o.host, o.node)
 	if err != nil {
 		return unknown(err.Error())
 	}
@@ -101,8 +101,8 @@ func (r kubeletRow) look(s *scene) answer {
 }
 
 // kubeletFlag returns the value of a flag in the files that set the kubelet's; why says that only systemd knows it.
-func (s *scene) kubeletFlag(name string) (value string, given bool, why string) {
-	for _, f := range thisnode.EffectiveFlags(s.host, s.node) {
+func (o *observation) kubeletFlag(name string) (value string, given bool, why string) {
+	for _, f := range thisnode.EffectiveFlags(o.host, o.node) {
 		if f.Name == name {
 			value, given = f.Value, true
 		}
@@ -118,16 +118,16 @@ func (s *scene) kubeletFlag(name string) (value string, given bool, why string) 
 
 // proxyRow looks at the configuration that the kubelet has mounted for kube-proxy's Pod.
 func proxyRow() row {
-	return row{"4.3.1", "kube-proxy metricsBindAddress", "a loopback address", func(s *scene) answer {
-		dir := filepath.Join(s.node.Paths.Kubelet, "pods")
-		pods, err := s.host.ReadDir(dir)
+	return row{"4.3.1", "kube-proxy metricsBindAddress", "a loopback address", func(o *observation) answer {
+		dir := filepath.Join(o.node.Paths.Kubelet, "pods")
+		pods, err := o.host.ReadDir(dir)
 		if err != nil {
 			return unknown(fmt.Sprintf("cannot list %s: %v", dir, err))
 		}
 		var found []string
 		for _, pod := range pods {
 			path := filepath.Join(dir, pod.Name(), "volumes/kubernetes.io~configmap/kube-proxy/config.conf")
-			data, err := s.host.ReadFile(path)
+			data, err := o.host.ReadFile(path)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

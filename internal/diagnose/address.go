@@ -19,22 +19,22 @@ import (
 )
 
 // addressChanged finds a node that has worked at an address that the host doesn't have any more.
-func addressChanged(s *scene) []symptom {
-	all, err := s.h.Addresses()
+func addressChanged(o *observation) []symptom {
+	all, err := o.h.Addresses()
 	if err != nil {
 		return nil
 	}
-	return slices.Concat(s.etcdMoved(all), s.serverMoved(all), s.kubeletMoved(all))
+	return slices.Concat(o.etcdMoved(all), o.serverMoved(all), o.kubeletMoved(all))
 }
 
 // etcdMoved asks for etcd's address, as etcd can only listen on an address of the host: an API server may advertise that of a router
 // in front of it. Until etcd has data, it may never have worked there.
-func (s *scene) etcdMoved(all []netip.Addr) []symptom {
-	p := s.pod(etcdPod)
+func (o *observation) etcdMoved(all []netip.Addr) []symptom {
+	p := o.pod(etcdPod)
 	if p == nil {
 		return nil
 	}
-	if _, err := s.h.Lstat(filepath.Join(p.args["data-dir"], "member")); err != nil {
+	if _, err := o.h.Lstat(filepath.Join(p.args["data-dir"], "member")); err != nil {
 		return nil
 	}
 	for text := range strings.SplitSeq(p.args["listen-peer-urls"], ",") {
@@ -57,17 +57,17 @@ func (s *scene) etcdMoved(all []netip.Addr) []symptom {
 
 // serverMoved asks for the API server's address where etcd is elsewhere. A router in front of it leads there, and a host that is only
 // becoming a node may never have worked there.
-func (s *scene) serverMoved(all []netip.Addr) []symptom {
-	p := s.pod(apiServerPod)
-	if p == nil || s.pod(etcdPod) != nil || s.t.Waiting {
+func (o *observation) serverMoved(all []netip.Addr) []symptom {
+	p := o.pod(apiServerPod)
+	if p == nil || o.pod(etcdPod) != nil || o.t.Waiting {
 		return nil
 	}
 	address, err := netip.ParseAddr(p.args["advertise-address"])
 	if err != nil || slices.Contains(all, address) {
 		return nil
 	}
-	_, err = s.h.Fetch(s.ctx, host.Probe{
-		URL: "https://" + net.JoinHostPort(address.String(), cmp.Or(p.args["secure-port"], "6443")) + "/livez", CA: s.file(p.args["client-ca-file"]),
+	_, err = o.h.Fetch(o.ctx, host.Probe{
+		URL: "https://" + net.JoinHostPort(address.String(), cmp.Or(p.args["secure-port"], "6443")) + "/livez", CA: o.file(p.args["client-ca-file"]),
 	})
 	if !isUnreachable(err) {
 		return nil
@@ -77,8 +77,8 @@ func (s *scene) serverMoved(all []netip.Addr) []symptom {
 
 var noNodeIP = lazyregexp.New(`node IP: \\?"([^"\\]+)\\?" not found in the host's network interfaces`)
 
-func (s *scene) kubeletMoved(all []netip.Addr) []symptom {
-	lines := s.repeatedLines(s.sources[0], noNodeIP)
+func (o *observation) kubeletMoved(all []netip.Addr) []symptom {
+	lines := o.repeatedLines(o.sources[0], noNodeIP)
 	if len(lines) == 0 {
 		return nil
 	}

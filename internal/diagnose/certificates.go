@@ -39,65 +39,65 @@ var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 
 // certificateFaults checks the files named in static Pods and kubeconfigs, once per look. The evidence is the file, the subject the
 // component that uses it.
-func (s *scene) certificateFaults() []symptom {
-	if s.checked {
-		return s.faults
+func (o *observation) certificateFaults() []symptom {
+	if o.checked {
+		return o.faults
 	}
-	s.checked = true
+	o.checked = true
 	for _, row := range pairFlags {
-		p, ca := s.pod(row.pod), s.pod(row.caPod)
+		p, ca := o.pod(row.pod), o.pod(row.caPod)
 		if p == nil || ca == nil || p.args[row.cert] == "" {
 			continue
 		}
-		s.checkPair(row.pod, p.args[row.cert], p.args[row.key], ca.args[row.ca])
+		o.checkPair(row.pod, p.args[row.cert], p.args[row.key], ca.args[row.ca])
 	}
-	s.checkServerNames()
+	o.checkServerNames()
 	for _, name := range kubeconfigs() {
-		s.checkKubeconfig(filepath.Join(s.t.Kubeconfigs, name))
+		o.checkKubeconfig(filepath.Join(o.t.Kubeconfigs, name))
 	}
-	return s.faults
+	return o.faults
 }
 
-func (s *scene) fault(cause, subject, path, format string, args ...any) *symptom {
+func (o *observation) fault(cause, subject, path, format string, args ...any) *symptom {
 	f := fault.Finding{Name: cause, Subject: subject, Message: fmt.Sprintf(format, args...), Evidence: []string{path}}
-	i := slices.IndexFunc(s.faults, func(g symptom) bool { return g.Name == cause && g.Subject == subject && g.Message == f.Message })
+	i := slices.IndexFunc(o.faults, func(g symptom) bool { return g.Name == cause && g.Subject == subject && g.Message == f.Message })
 	if i < 0 {
-		i, s.faults = len(s.faults), append(s.faults, symptom{Finding: f})
+		i, o.faults = len(o.faults), append(o.faults, symptom{Finding: f})
 	}
-	return &s.faults[i]
+	return &o.faults[i]
 }
 
-func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
-	cert, key := s.readCredential(subject, certPath), s.readCredential(subject, keyPath)
+func (o *observation) checkPair(subject, certPath, keyPath, caPath string) {
+	cert, key := o.readCredential(subject, certPath), o.readCredential(subject, keyPath)
 	if cert == nil || key == nil {
 		return
 	}
 	chain, err := certs.ParseChain(cert)
 	if err != nil {
-		s.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
+		o.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
 		return
 	}
 	leaf := chain[0]
 	signer, err := certs.ParseKey(key)
 	if err != nil {
-		s.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
+		o.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
 		return
 	}
 	if !certs.SameKey(leaf.PublicKey, signer.Public()) {
-		s.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
+		o.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
 	}
-	s.checkTime(subject, certPath, leaf)
-	s.checkIssuer(subject, certPath, chain, caPath)
+	o.checkTime(subject, certPath, leaf)
+	o.checkIssuer(subject, certPath, chain, caPath)
 }
 
 // readCredential reads a file and records a fault if it can't.
-func (s *scene) readCredential(subject, path string) []byte {
-	data, err := s.h.ReadFile(path)
+func (o *observation) readCredential(subject, path string) []byte {
+	data, err := o.h.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.fault(wrongFile, subject, path, "%s does not exist", path)
+		o.fault(wrongFile, subject, path, "%s does not exist", path)
 	case err != nil && !errors.Is(err, fs.ErrPermission):
-		s.fault(wrongFile, subject, path, "cannot read %s: %v", path, err)
+		o.fault(wrongFile, subject, path, "cannot read %s: %v", path, err)
 	}
 	if err != nil {
 		return nil
@@ -105,13 +105,13 @@ func (s *scene) readCredential(subject, path string) []byte {
 	return data
 }
 
-func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
-	now := s.h.Now()
+func (o *observation) checkTime(subject, path string, leaf *x509.Certificate) {
+	now := o.h.Now()
 	if now.After(leaf.NotAfter) {
-		s.fault(wrongFile, subject, path, "%s expired at %s", path, leaf.NotAfter.UTC().Format(time.RFC3339))
+		o.fault(wrongFile, subject, path, "%s expired at %s", path, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if now.Before(leaf.NotBefore) {
-		f := s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
+		f := o.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
 			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		if leaf.NotBefore.Sub(now) < clockApart {
 			f.minDuration = never
@@ -119,24 +119,24 @@ func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 	}
 }
 
-func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caPath string) {
+func (o *observation) checkIssuer(subject, path string, chain []*x509.Certificate, caPath string) {
 	if caPath == "" {
 		return
 	}
-	data, err := s.h.ReadFile(caPath)
+	data, err := o.h.ReadFile(caPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.fault(wrongFile, subject, caPath, "%s does not exist", caPath)
+		o.fault(wrongFile, subject, caPath, "%s does not exist", caPath)
 	}
 	if err != nil {
 		return
 	}
 	trusted, err := certs.ParseCerts(data)
 	if err != nil {
-		s.fault(wrongFile, subject, caPath, "%s: %v", caPath, err)
+		o.fault(wrongFile, subject, caPath, "%s: %v", caPath, err)
 		return
 	}
 	if !leadsTo(chain, trusted) {
-		s.fault(otherCA, subject, path, "%s (issued by %q) is not signed by a CA in %s (%q)",
+		o.fault(otherCA, subject, path, "%s (issued by %q) is not signed by a CA in %s (%q)",
 			path, chain[0].Issuer.String(), caPath, trusted[0].Subject.String())
 	}
 }
@@ -157,32 +157,32 @@ func leadsTo(chain, trusted []*x509.Certificate) bool {
 }
 
 // checkServerNames checks that the API server's certificate covers the address that other components use.
-func (s *scene) checkServerNames() {
-	p := s.pod(apiServerPod)
+func (o *observation) checkServerNames() {
+	p := o.pod(apiServerPod)
 	if p == nil || p.args["advertise-address"] == "" || p.args["tls-cert-file"] == "" {
 		return
 	}
 	path := p.args["tls-cert-file"]
-	data, err := s.h.ReadFile(path)
+	data, err := o.h.ReadFile(path)
 	if err != nil {
 		return
 	}
 	leaf, err := certs.FirstCert(data)
 	if err == nil && leaf.VerifyHostname(p.args["advertise-address"]) != nil {
-		s.fault(wrongFile, apiServerPod, path, "%s is not valid for %s, the address of this API server", path, p.args["advertise-address"])
+		o.fault(wrongFile, apiServerPod, path, "%s is not valid for %s, the address of this API server", path, p.args["advertise-address"])
 	}
 }
 
 // checkKubeconfig checks a kubeconfig's credentials, and the CA it trusts, against the API server on this host.
-func (s *scene) checkKubeconfig(path string) {
-	data, err := s.h.ReadFile(path)
+func (o *observation) checkKubeconfig(path string) {
+	data, err := o.h.ReadFile(path)
 	if err != nil {
 		return
 	}
 	subject := filepath.Base(path)
 	_, trusted, err := kubeconfig.Server(data)
 	if err != nil {
-		s.fault(wrongFile, subject, path, "%s: %v", path, err)
+		o.fault(wrongFile, subject, path, "%s: %v", path, err)
 		return
 	}
 	cert, file, err := kubeconfig.ClientCertificate(data)
@@ -191,42 +191,42 @@ func (s *scene) checkKubeconfig(path string) {
 	}
 	where := path
 	if file != "" {
-		if s.joining(path) {
+		if o.joining(path) {
 			return
 		}
 		where = file
-		if cert = s.readCredential(subject, file); cert == nil {
+		if cert = o.readCredential(subject, file); cert == nil {
 			return
 		}
 	}
 	chain, err := certs.ParseChain(cert)
 	if err != nil {
-		s.fault(wrongFile, subject, where, "%s: %v", where, err)
+		o.fault(wrongFile, subject, where, "%s: %v", where, err)
 		return
 	}
-	s.checkTime(subject, where, chain[0])
-	if p := s.pod(apiServerPod); p != nil {
-		s.checkIssuer(subject, where, chain, p.args["client-ca-file"])
-		s.checkServed(subject, path, trusted, p.args["tls-cert-file"])
+	o.checkTime(subject, where, chain[0])
+	if p := o.pod(apiServerPod); p != nil {
+		o.checkIssuer(subject, where, chain, p.args["client-ca-file"])
+		o.checkServed(subject, path, trusted, p.args["tls-cert-file"])
 	}
 }
 
 // joining reports whether the kubelet is still requesting its certificate: it writes its kubeconfig first.
-func (s *scene) joining(path string) bool {
-	_, err := s.h.Lstat(filepath.Join(s.t.Kubeconfigs, "bootstrap-kubelet.conf"))
+func (o *observation) joining(path string) bool {
+	_, err := o.h.Lstat(filepath.Join(o.t.Kubeconfigs, "bootstrap-kubelet.conf"))
 	return err == nil && filepath.Base(path) == "kubelet.conf"
 }
 
 // checkServed checks that a client trusts the API server's certificate.
-func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, served string) {
+func (o *observation) checkServed(subject, path string, trusted []*x509.Certificate, served string) {
 	if served == "" {
 		return
 	}
-	data, err := s.h.ReadFile(served)
+	data, err := o.h.ReadFile(served)
 	if err != nil {
 		return
 	}
 	if chain, err := certs.ParseChain(data); err == nil && !leadsTo(chain, trusted) {
-		s.fault(otherCA, subject, path, "%s does not trust the CA that signed %s", path, served)
+		o.fault(otherCA, subject, path, "%s does not trust the CA that signed %s", path, served)
 	}
 }

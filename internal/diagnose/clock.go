@@ -19,14 +19,14 @@ const clockApart = 30 * time.Second
 var clockSaid = lazyregexp.New(`clock difference against peer|high clock drift|not yet valid`)
 
 // clock compares this host's clock with the API server's, and with the start of certificates' validity.
-func clock(s *scene) []symptom {
-	said := s.said(clockSaid)
-	if s.t.Waiting && len(said) == 0 {
+func clock(o *observation) []symptom {
+	said := o.said(clockSaid)
+	if o.t.Waiting && len(said) == 0 {
 		return nil
 	}
 	f := symptom{minDuration: 2 * time.Second, Finding: fault.Finding{Subject: "this host's clock", Evidence: said}}
 	f.Remedy = "set the clock, and keep it synchronized with chrony or systemd-timesyncd; `timedatectl` shows whether it is"
-	for _, file := range s.certificateFaults() {
+	for _, file := range o.certificateFaults() {
 		if file.Name == notYetValid {
 			f.Message, f.Evidence = file.Message, append(f.Evidence, file.Evidence...)
 			if file.minDuration == never { // it becomes valid in a moment
@@ -35,14 +35,14 @@ func clock(s *scene) []symptom {
 			return []symptom{f}
 		}
 	}
-	if at, server, err := s.serverTime(); err == nil {
-		apart := s.h.Now().Sub(at)
+	if at, server, err := o.serverTime(); err == nil {
+		apart := o.h.Now().Sub(at)
 		if apart.Abs() >= clockApart {
 			f.Message = "is " + apart.Abs().Round(time.Second).String() + direction(apart) + " that of the API server at " + server
 			return []symptom{f}
 		}
 	}
-	if skew := s.said(skewSaid); len(skew) > 0 {
+	if skew := o.said(skewSaid); len(skew) > 0 {
 		// etcd keeps working, and the answer may just have taken long.
 		f.Message, f.Evidence, f.minDuration = "etcd reports a difference from another member's clock", skew, never
 		return []symptom{f}
@@ -59,11 +59,11 @@ func direction(apart time.Duration) string {
 	return " behind"
 }
 
-func (s *scene) serverTime() (time.Time, string, error) {
-	server := s.serverOf()
+func (o *observation) serverTime() (time.Time, string, error) {
+	server := o.serverOf()
 	if server == "" {
 		return time.Time{}, "", errors.New("no kubeconfig")
 	}
-	at, err := s.h.Date(s.ctx, host.Probe{URL: server + "/version"})
+	at, err := o.h.Date(o.ctx, host.Probe{URL: server + "/version"})
 	return at, server, err
 }

@@ -25,22 +25,22 @@ const certificateRemedy = "renew it with `slipway certs renew all --restart`, wh
 	"`slipway certs check-expiration` lists all certificates"
 
 // certificate reports bad files. During a wait, a log has to show that they matter.
-func certificate(s *scene) []symptom {
-	said := s.said(tlsTrouble)
-	if s.t.Waiting && len(said) == 0 {
+func certificate(o *observation) []symptom {
+	said := o.said(tlsTrouble)
+	if o.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	return s.fileFindings(wrongFile, said, certificateRemedy)
+	return o.fileFindings(wrongFile, said, certificateRemedy)
 }
 
 // kubeletServing reports the certificate that the kubelet has from the cluster, if it isn't renewed in time. The kubelet asks for the
 // next after 70 to 90 percent of the present one's time, and somebody has to approve that:
 // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#certificate-rotation
-func kubeletServing(s *scene) []symptom {
-	if s.t.Serving == "" {
+func kubeletServing(o *observation) []symptom {
+	if o.t.Serving == "" {
 		return nil
 	}
-	data, err := s.h.ReadFile(s.t.Serving)
+	data, err := o.h.ReadFile(o.t.Serving)
 	if err != nil {
 		return nil // not yet approved: the kubelet has a certificate of its own
 	}
@@ -48,7 +48,7 @@ func kubeletServing(s *scene) []symptom {
 	if err != nil {
 		return nil // the kubelet makes another
 	}
-	message, now := "", s.h.Now()
+	message, now := "", o.h.Now()
 	switch late := leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 10); {
 	case now.After(leaf.NotAfter):
 		message = "its serving certificate expired at %s, so it serves neither logs nor exec nor metrics"
@@ -58,32 +58,32 @@ func kubeletServing(s *scene) []symptom {
 		return nil
 	}
 	return []symptom{{minDuration: never, Finding: fault.Finding{
-		Subject: kubeletName, Evidence: []string{s.t.Serving}, Message: fmt.Sprintf(message, leaf.NotAfter.UTC().Format(time.RFC3339)),
+		Subject: kubeletName, Evidence: []string{o.t.Serving}, Message: fmt.Sprintf(message, leaf.NotAfter.UTC().Format(time.RFC3339)),
 		Remedy: "run `slipway reconfigure node` here: on a control plane it approves this kubelet's own request, on a worker it names the request to approve",
 	}}}
 }
 
 // caMismatch reports certificates from a CA the other side doesn't trust.
-func caMismatch(s *scene) []symptom {
-	said := s.said(caTrouble)
+func caMismatch(o *observation) []symptom {
+	said := o.said(caTrouble)
 	if len(said) == 0 {
-		said = s.said(tlsTrouble)
+		said = o.said(tlsTrouble)
 	}
-	if s.t.Waiting && len(said) == 0 {
+	if o.t.Waiting && len(said) == 0 {
 		return nil
 	}
 	const remedy = "put back the CA that signed the other certificates, or delete this certificate and make it again with " +
 		"`slipway init phase certs` and `slipway init phase kubeconfig`"
-	found := s.fileFindings(otherCA, said, remedy)
+	found := o.fileFindings(otherCA, said, remedy)
 	if len(found) > 0 {
 		return found
 	}
-	return s.strangerServer()
+	return o.strangerServer()
 }
 
-func (s *scene) fileFindings(cause string, said []string, remedy string) []symptom {
+func (o *observation) fileFindings(cause string, said []string, remedy string) []symptom {
 	var subjects, messages []string
-	for _, f := range s.certificateFaults() {
+	for _, f := range o.certificateFaults() {
 		if f.Name != cause {
 			continue
 		}
@@ -102,9 +102,9 @@ func (s *scene) fileFindings(cause string, said []string, remedy string) []sympt
 }
 
 // strangerServer covers a node whose API server runs on another host: the kubelet logs that it doesn't trust the server.
-func (s *scene) strangerServer() []symptom {
-	server := s.serverOf()
-	lines := mentioning(s.repeatedLines(s.sources[0], caTrouble), server) // not a registry
+func (o *observation) strangerServer() []symptom {
+	server := o.serverOf()
+	lines := mentioning(o.repeatedLines(o.sources[0], caTrouble), server) // not a registry
 	if len(lines) == 0 || server == "" {
 		return nil
 	}

@@ -6,7 +6,7 @@
 // cluster.
 //
 // Run looks once. Guard watches a wait, and ends it once a cause is known that waiting can't fix. Causes (causes.go) is the table of
-// known causes: each names the function that looks for it in a scene, the facts that a look has collected.
+// known causes: each names the function that looks for it in an observation, the facts collected by a look.
 package diagnose
 
 import (
@@ -94,7 +94,7 @@ type Cause struct {
 	Summary string
 	// fallback causes are reported only if there's no other.
 	fallback bool
-	look     func(s *scene) []symptom
+	look     func(o *observation) []symptom
 }
 
 // Run looks once, and returns a finding for each cause and subject, in the table's order.
@@ -117,17 +117,17 @@ func look(ctx context.Context, h View, t Target, j *journal) []symptom {
 	return observe(ctx, h, t, j.entries).causes()
 }
 
-func (s *scene) causes() []symptom {
-	s.read()
+func (o *observation) causes() []symptom {
+	o.read()
 	var found, users []symptom
 	for _, c := range Causes() {
 		if c.fallback && len(found) > 0 {
 			continue
 		}
-		for _, f := range c.look(s) {
+		for _, f := range c.look(o) {
 			f.Name, f.Severity = c.Name, fault.Broken
 			list := &found
-			if p := s.pod(f.Subject); p != nil && !p.needed() {
+			if p := o.pod(f.Subject); p != nil && !p.needed() {
 				list, f.minDuration = &users, never
 			}
 			if !slices.ContainsFunc(*list, func(g symptom) bool { return g.key() == f.key() }) {
@@ -135,7 +135,7 @@ func (s *scene) causes() []symptom {
 			}
 		}
 	}
-	if s.t.Waiting && len(found) > 0 {
+	if o.t.Waiting && len(found) > 0 {
 		return found
 	}
 	return append(found, users...)

@@ -30,21 +30,21 @@ var (
 const fillsUp = 4 * time.Second
 
 // diskFull checks the file systems a node writes to. During a wait, a full file system counts only if a log complains.
-func diskFull(s *scene) []symptom {
+func diskFull(o *observation) []symptom {
 	var complaints []source
-	for _, src := range s.sources {
+	for _, src := range o.sources {
 		lines := slices.DeleteFunc(matching(src.lines, noSpace), watching().MatchString)
 		if len(lines) > 0 {
 			complaints = append(complaints, source{subject: src.subject, lines: last(lines, 1)})
 		}
 	}
-	if s.t.Waiting && len(complaints) == 0 {
+	if o.t.Waiting && len(complaints) == 0 {
 		return nil
 	}
 	var found []symptom
-	for _, dir := range s.directories() {
-		space, err := s.h.Space(dir)
-		if err != nil || !full(space, s.need(dir, space)) {
+	for _, dir := range o.directories() {
+		space, err := o.h.Space(dir)
+		if err != nil || !full(space, o.need(dir, space)) {
 			continue
 		}
 		f := symptom{minDuration: fillsUp, Finding: fault.Finding{
@@ -66,24 +66,24 @@ func full(s host.Space, need uint64) bool {
 }
 
 // need returns how many bytes must be free for a directory. A small file system, such as /tmp, needs less, unless it's etcd's.
-func (s *scene) need(dir string, space host.Space) uint64 {
+func (o *observation) need(dir string, space host.Space) uint64 {
 	const share = 10
-	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] == dir {
+	if p := o.pod(etcdPod); p != nil && p.args["data-dir"] == dir {
 		return tooLittle
 	}
 	return min(tooLittle, space.Total/share)
 }
 
 // directories lists the directories a node writes to, etcd's first.
-func (s *scene) directories() []string {
+func (o *observation) directories() []string {
 	var dirs []string
-	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] != "" {
+	if p := o.pod(etcdPod); p != nil && p.args["data-dir"] != "" {
 		dirs = append(dirs, p.args["data-dir"])
 	}
-	dirs = append(dirs, s.t.Kubelet, "/var/lib/containerd", "/var/lib/containers", "/var/log", s.t.Kubeconfigs, "/tmp")
+	dirs = append(dirs, o.t.Kubelet, "/var/lib/containerd", "/var/lib/containers", "/var/log", o.t.Kubeconfigs, "/tmp")
 	var there []string
 	for _, dir := range dirs {
-		if _, err := s.h.Lstat(filepath.Clean(dir)); err == nil {
+		if _, err := o.h.Lstat(filepath.Clean(dir)); err == nil {
 			there = append(there, dir)
 		}
 	}

@@ -24,8 +24,8 @@ var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|perma
 	`not found in the cluster|the member has been removed|member unknown`)
 
 // etcdMember finds an etcd that its cluster doesn't know, or doesn't know any more.
-func etcdMember(s *scene) []symptom {
-	p := s.pod(etcdPod)
+func etcdMember(o *observation) []symptom {
+	p := o.pod(etcdPod)
 	if p == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func etcdMember(s *scene) []symptom {
 	}}
 	f.minDuration = time.Second
 	if !p.dead {
-		if _, err := s.askEtcd("/readyz"); err == nil {
+		if _, err := o.askEtcd("/readyz"); err == nil {
 			return nil // it complains about another member
 		}
 		f.minDuration = 10 * time.Second
@@ -57,8 +57,8 @@ var (
 )
 
 // etcdData finds an etcd that ended because of its data directory's contents.
-func etcdData(s *scene) []symptom {
-	p := s.pod(etcdPod)
+func etcdData(o *observation) []symptom {
+	p := o.pod(etcdPod)
 	if p == nil || !p.dead || len(matching(p.lines, noSpace)) > 0 || len(matching(p.lines, inUse)) > 0 {
 		return nil
 	}
@@ -79,9 +79,9 @@ func etcdData(s *scene) []symptom {
 var quotaReached = lazyregexp.New(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
 
 // etcdSpace asks etcd about its alarms, and looks for complaints in logs.
-func etcdSpace(s *scene) []symptom {
-	said := s.said(quotaReached)
-	answer, err := s.askEtcd("/health")
+func etcdSpace(o *observation) []symptom {
+	said := o.said(quotaReached)
+	answer, err := o.askEtcd("/health")
 	switch {
 	case quotaReached().MatchString(answer):
 		said = append(said, "GET /health: "+answer)
@@ -98,12 +98,12 @@ func etcdSpace(s *scene) []symptom {
 	}}}
 }
 
-func etcdUnhealthy(s *scene) []symptom {
-	p := s.pod(etcdPod)
-	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
+func etcdUnhealthy(o *observation) []symptom {
+	p := o.pod(etcdPod)
+	if p == nil || !p.running() || o.ago(p.containers[0].Created) < settled {
 		return nil
 	}
-	answer, err := s.unhealthy(func() (string, error) { return s.askEtcd("/readyz?verbose") })
+	answer, err := o.unhealthy(func() (string, error) { return o.askEtcd("/readyz?verbose") })
 	if err == nil {
 		return nil
 	}
@@ -122,8 +122,8 @@ func etcdUnhealthy(s *scene) []symptom {
 var etcdWarning = lazyregexp.New(`"level":"(?:warn|error)"`)
 
 // askEtcd sends a request to the address of etcd's metrics. It returns the body even if the status isn't 200.
-func (s *scene) askEtcd(path string) (string, error) {
-	p := s.pod(etcdPod)
+func (o *observation) askEtcd(path string) (string, error) {
+	p := o.pod(etcdPod)
 	if p == nil || !p.running() {
 		return "", nil
 	}
@@ -131,13 +131,13 @@ func (s *scene) askEtcd(path string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	return s.ask(base + path)
+	return o.ask(base + path)
 }
 
-func (s *scene) ask(url string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerTimeout)
+func (o *observation) ask(url string) (string, error) {
+	ctx, cancel := context.WithTimeout(o.ctx, answerTimeout)
 	defer cancel()
-	data, err := s.h.Fetch(ctx, host.Probe{URL: url})
+	data, err := o.h.Fetch(ctx, host.Probe{URL: url})
 	var answer *host.ProbeError
 	if errors.As(err, &answer) {
 		return answer.Body, err
@@ -147,12 +147,12 @@ func (s *scene) ask(url string) (string, error) {
 
 // unhealthy repeats a question about a component's health, as a single check may fail on a busy host. In a wait, which has asked
 // often already, once is enough.
-func (s *scene) unhealthy(ask func() (string, error)) (answer string, err error) {
+func (o *observation) unhealthy(ask func() (string, error)) (answer string, err error) {
 	p := retry.Policy{First: time.Second, Tries: 3}
-	if s.t.Waiting {
+	if o.t.Waiting {
 		p.Tries = 1
 	}
-	err = p.Do(s.ctx, func(context.Context) (err error) {
+	err = p.Do(o.ctx, func(context.Context) (err error) {
 		answer, err = ask()
 		return err
 	})
@@ -170,16 +170,16 @@ func failing(answer string) []string {
 	return lines
 }
 
-func apiServerUnhealthy(s *scene) []symptom {
-	p := s.pod(apiServerPod)
-	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
+func apiServerUnhealthy(o *observation) []symptom {
+	p := o.pod(apiServerPod)
+	if p == nil || !p.running() || o.ago(p.containers[0].Created) < settled {
 		return nil
 	}
 	base, ok := manifests.ProbeBase(&p.spec)
 	if !ok {
 		return nil
 	}
-	answer, err := s.unhealthy(func() (string, error) { return s.ask(base + "/livez?verbose") })
+	answer, err := o.unhealthy(func() (string, error) { return o.ask(base + "/livez?verbose") })
 	if err == nil {
 		return nil
 	}

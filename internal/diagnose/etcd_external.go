@@ -23,22 +23,22 @@ import (
 var etcdMissed = lazyregexp.New(`createTransport failed to connect|error creating storage factory`)
 
 // etcdUnreachable connects to an etcd on other hosts with the API server's own certificate. One answering member is enough.
-func etcdUnreachable(s *scene) []symptom {
-	p := s.pod(apiServerPod)
-	if p == nil || s.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
+func etcdUnreachable(o *observation) []symptom {
+	p := o.pod(apiServerPod)
+	if p == nil || o.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
 		return nil
 	}
 	servers := strings.Split(p.args["etcd-servers"], ",")
 	if slices.ContainsFunc(servers, onThisHost) { // its static Pod may not have been written yet
 		return nil
 	}
-	if s.t.Waiting && !p.dead && len(p.containers) < 2 && len(matching(p.lines, etcdMissed)) == 0 {
+	if o.t.Waiting && !p.dead && len(p.containers) < 2 && len(matching(p.lines, etcdMissed)) == 0 {
 		return nil
 	}
 	answers := parallel.Map(servers, 0, func(server string) error {
-		_, err := s.h.Fetch(s.ctx, host.Probe{
+		_, err := o.h.Fetch(o.ctx, host.Probe{
 			URL: strings.TrimRight(server, "/") + "/version",
-			CA:  s.file(p.args["etcd-cafile"]), ClientCert: s.file(p.args["etcd-certfile"]), ClientKey: s.file(p.args["etcd-keyfile"]),
+			CA:  o.file(p.args["etcd-cafile"]), ClientCert: o.file(p.args["etcd-certfile"]), ClientKey: o.file(p.args["etcd-keyfile"]),
 		})
 		return err
 	})
@@ -85,10 +85,10 @@ func isUnreachable(err error) bool {
 }
 
 // file returns the content of a component's file, or nil if it can't be read.
-func (s *scene) file(path string) []byte {
+func (o *observation) file(path string) []byte {
 	if path == "" {
 		return nil
 	}
-	data, _ := s.h.ReadFile(path) // another cause reports the problem
+	data, _ := o.h.ReadFile(path) // another cause reports the problem
 	return data
 }

@@ -15,22 +15,22 @@ import (
 
 // members returns etcd's members with their health; none if this host has no etcd, or nobody may or can answer. Other causes say
 // why etcd doesn't.
-func (s *scene) members() []etcd.Health {
-	p := s.pod(etcdPod)
-	if s.asked || s.t.Etcd == nil || p == nil || !p.running() {
-		return s.health
+func (o *observation) members() []etcd.Health {
+	p := o.pod(etcdPod)
+	if o.asked || o.t.Etcd == nil || p == nil || !p.running() {
+		return o.health
 	}
-	s.asked = true
-	if all, err := s.t.Etcd(s.ctx); err == nil {
-		s.health = all
+	o.asked = true
+	if all, err := o.t.Etcd(o.ctx); err == nil {
+		o.health = all
 	}
-	return s.health
+	return o.health
 }
 
 // concern finds members with a concern of this name. None ends a wait: they don't keep a node from working yet.
-func concern(name string) func(*scene) []symptom {
-	return func(s *scene) (found []symptom) {
-		for _, f := range etcd.Concerns(s.members()) {
+func concern(name string) func(*observation) []symptom {
+	return func(o *observation) (found []symptom) {
+		for _, f := range etcd.Concerns(o.members()) {
 			if f.Name == name {
 				f.Subject = "etcd member " + f.Subject
 				found = append(found, symptom{Finding: f, minDuration: never})
@@ -49,14 +49,14 @@ const (
 var slowSync = lazyregexp.New(`"msg":"slow fdatasync"`)
 
 // etcdSlowDisk finds an etcd that keeps complaining about its disk. A single slow write is no problem.
-func etcdSlowDisk(s *scene) []symptom {
-	p := s.pod(etcdPod)
+func etcdSlowDisk(o *observation) []symptom {
+	p := o.pod(etcdPod)
 	if p == nil || !p.running() {
 		return nil
 	}
 	var lines []string
 	for _, l := range p.said {
-		if slowSync().MatchString(l.text) && s.ago(l.last) <= slowPeriod {
+		if slowSync().MatchString(l.text) && o.ago(l.last) <= slowPeriod {
 			lines = append(lines, l.text)
 		}
 	}
@@ -76,15 +76,15 @@ var silentPeer = lazyregexp.New(`"msg":"prober detected unhealthy status".*"remo
 
 // etcdUnknownPeer finds a member that keeps trying to reach a peer which etcd doesn't have. A refused request to add a member stays
 // in the log of all others; a member that restarts reads it again, and waits for a member that never existed.
-func etcdUnknownPeer(s *scene) []symptom {
-	p, members := s.pod(etcdPod), s.members()
+func etcdUnknownPeer(o *observation) []symptom {
+	p, members := o.pod(etcdPod), o.members()
 	if p == nil || len(members) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(s.sources, func(src source) bool { return src.subject == etcdPod })
+	i := slices.IndexFunc(o.sources, func(src source) bool { return src.subject == etcdPod })
 	lines := map[string][]string{}
 	var ids []string
-	for _, line := range s.repeatedLines(s.sources[i], silentPeer) {
+	for _, line := range o.repeatedLines(o.sources[i], silentPeer) {
 		id := silentPeer().FindStringSubmatch(line)[1]
 		if slices.ContainsFunc(members, func(m etcd.Health) bool { return m.IDText() == id }) {
 			continue

@@ -18,16 +18,16 @@ import (
 )
 
 // kubeletUnit finds a unit that can't run or was stopped.
-func kubeletUnit(s *scene) []symptom {
+func kubeletUnit(o *observation) []symptom {
 	f := symptom{Finding: fault.Finding{Subject: kubeletService}}
-	switch u := s.unit; {
-	case errors.Is(s.unitErr, host.ErrNoSystemd):
-		if p, found := s.h.PortHolder(10250); found && p.Name == kubeletName {
+	switch u := o.unit; {
+	case errors.Is(o.unitErr, host.ErrNoSystemd):
+		if p, found := o.h.PortHolder(10250); found && p.Name == kubeletName {
 			return nil // something else has started it
 		}
-		f.Message, f.minDuration = s.unitErr.Error(), never
+		f.Message, f.minDuration = o.unitErr.Error(), never
 		f.Remedy = "start the kubelet in another way, such as with this host's init system"
-	case s.unitErr != nil:
+	case o.unitErr != nil:
 		return nil
 	case u.LoadState == "not-found":
 		f.Message = "systemd has no such unit"
@@ -41,7 +41,7 @@ func kubeletUnit(s *scene) []symptom {
 	case u.ActiveState == "inactive":
 		f.Message, f.minDuration = "the unit is stopped", 2*time.Second
 		f.Remedy = "start it with `systemctl start kubelet`; `systemctl list-jobs` and `journalctl -u kubelet` may show who stopped it"
-		f.Evidence = s.systemdLines()
+		f.Evidence = o.systemdLines()
 	default:
 		return nil
 	}
@@ -49,9 +49,9 @@ func kubeletUnit(s *scene) []symptom {
 }
 
 // systemdLines returns systemd's last lines about the kubelet's unit.
-func (s *scene) systemdLines() []string {
+func (o *observation) systemdLines() []string {
 	var lines []string
-	for _, e := range s.journal {
+	for _, e := range o.journal {
 		if e.Program == "systemd" {
 			lines = append(lines, e.Message)
 		}
@@ -60,14 +60,14 @@ func (s *scene) systemdLines() []string {
 }
 
 // kubeletRefused returns matching lines if the kubelet ended with them. If it kept running, they don't matter, or not any more.
-func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
-	running := s.unit.SubState == "running"
-	if running && s.ago(s.unit.ActiveSince) > settled {
+func (o *observation) kubeletRefused(p lazyregexp.Pattern) []string {
+	running := o.unit.SubState == "running"
+	if running && o.ago(o.unit.ActiveSince) > settled {
 		return nil
 	}
 	var lines []string
-	for _, l := range s.sources[0].said {
-		if p().MatchString(l.text) && (!running || !l.last.After(s.unit.ActiveSince)) {
+	for _, l := range o.sources[0].said {
+		if p().MatchString(l.text) && (!running || !l.last.After(o.unit.ActiveSince)) {
 			lines = append(lines, l.text)
 		}
 	}
@@ -76,9 +76,9 @@ func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
 
 var swapRefused = lazyregexp.New(`running with swap on is not supported`)
 
-func swap(s *scene) []symptom {
-	lines := s.kubeletRefused(swapRefused)
-	areas, err := s.h.Swap()
+func swap(o *observation) []symptom {
+	lines := o.kubeletRefused(swapRefused)
+	areas, err := o.h.Swap()
 	if len(lines) == 0 || err != nil || len(areas) == 0 {
 		return nil
 	}
@@ -92,8 +92,8 @@ func swap(s *scene) []symptom {
 
 var cgroupVersionRefused = lazyregexp.New(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
 
-func cgroupVersion(s *scene) []symptom {
-	lines := s.kubeletRefused(cgroupVersionRefused)
+func cgroupVersion(o *observation) []symptom {
+	lines := o.kubeletRefused(cgroupVersionRefused)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -108,13 +108,13 @@ func cgroupVersion(s *scene) []symptom {
 var cgroupDriverRefused = lazyregexp.New(`cgroup driver: .* is different from|expected cgroupsPath to be of format|` +
 	`cgroup driver.*mismatch|systemd cgroup flag passed, but systemd support`)
 
-func cgroupDriver(s *scene) []symptom {
-	lines := s.repeatedLines(s.sources[0], cgroupDriverRefused)
+func cgroupDriver(o *observation) []symptom {
+	lines := o.repeatedLines(o.sources[0], cgroupDriverRefused)
 	if len(lines) == 0 {
 		return nil
 	}
 	message := "uses another cgroup driver than the container runtime"
-	if info, err := s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.CgroupDriver != "" {
+	if info, err := o.h.RuntimeInfo(o.ctx, o.t.Socket); err == nil && info.CgroupDriver != "" {
 		message += ": the runtime's cgroup driver is " + info.CgroupDriver
 	}
 	return []symptom{{minDuration: 3 * time.Second, Finding: fault.Finding{
@@ -128,15 +128,15 @@ func cgroupDriver(s *scene) []symptom {
 var configRefused = lazyregexp.New(`failed to load kubelet config file|failed to validate kubelet configuration|` +
 	`failed to decode.*[Kk]ubelet|set feature gates from initial flags-based config|unrecognized feature gate`)
 
-func kubeletConfig(s *scene) []symptom {
-	lines := slices.DeleteFunc(s.kubeletRefused(configRefused), func(line string) bool {
+func kubeletConfig(o *observation) []symptom {
+	lines := slices.DeleteFunc(o.kubeletRefused(configRefused), func(line string) bool {
 		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // these are causes of their own
 	})
 	if len(lines) == 0 {
 		return nil
 	}
-	path := filepath.Join(s.t.Kubelet, "config.yaml")
-	if _, err := s.h.Lstat(path); err != nil {
+	path := filepath.Join(o.t.Kubelet, "config.yaml")
+	if _, err := o.h.Lstat(path); err != nil {
 		return []symptom{{minDuration: 2 * time.Second, Finding: fault.Finding{
 			Subject: kubeletName, Evidence: last(lines, 1),
 			Message: "its configuration " + path + " does not exist: this host is not a node yet",
@@ -153,11 +153,11 @@ func kubeletConfig(s *scene) []symptom {
 var mainExited = lazyregexp.New(`Main process exited`)
 
 // kubeletCrash finds a kubelet that ended twice with the same message, if no other cause explains it.
-func kubeletCrash(s *scene) []symptom {
+func kubeletCrash(o *observation) []symptom {
 	var ends []string
 	var words entry             // its message about why it ended
 	var ended, before time.Time // when it ended, and the process before it
-	for _, e := range s.journal {
+	for _, e := range o.journal {
 		switch {
 		case e.Program == "systemd" && mainExited().MatchString(e.Message):
 			ends = append(ends, e.Message)
@@ -166,17 +166,17 @@ func kubeletCrash(s *scene) []symptom {
 			words = e
 		}
 	}
-	failed := s.unit.ActiveState == "failed"
-	often := len(ends) > 1 || !s.t.Waiting && s.unit.Restarts > 1
-	if !often && !failed || s.unit.SubState == "running" && s.ago(s.unit.ActiveSince) > 2*settled {
+	failed := o.unit.ActiveState == "failed"
+	often := len(ends) > 1 || !o.t.Waiting && o.unit.Restarts > 1
+	if !often && !failed || o.unit.SubState == "running" && o.ago(o.unit.ActiveSince) > 2*settled {
 		return nil
 	}
 	f := symptom{Finding: fault.Finding{
 		Subject: kubeletName,
 		Message: fmt.Sprintf("keeps crashing: unit %s is %s (%s), systemd has restarted it %d times, the last result was %s",
-			kubeletService, s.unit.ActiveState, s.unit.SubState, s.unit.Restarts, s.unit.Result),
+			kubeletService, o.unit.ActiveState, o.unit.SubState, o.unit.Restarts, o.unit.Result),
 		Remedy:   "see its last messages above; `journalctl -u kubelet` shows all of them",
-		Evidence: append(last(ends, 1), last(s.kubeletLines(), evidenceLines-1)...),
+		Evidence: append(last(ends, 1), last(o.kubeletLines(), evidenceLines-1)...),
 	}}
 	if words.Message != "" {
 		f.Evidence = append(last(ends, 1), words.Message)

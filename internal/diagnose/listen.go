@@ -20,9 +20,9 @@ var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but 
 	`unrecognized feature gate|cannot set feature gate|admission-plugins plugin ".*" is unknown|unknown api (?:groups|versions?)`)
 
 // badFlag looks only at components that have ended: a bad flag ends a program at once.
-func badFlag(s *scene) []symptom {
+func badFlag(o *observation) []symptom {
 	var found []symptom
-	for _, src := range s.sources {
+	for _, src := range o.sources {
 		lines := matching(src.lines, flagRefused)
 		if len(lines) == 0 || !src.dead {
 			continue
@@ -32,7 +32,7 @@ func badFlag(s *scene) []symptom {
 		f.Remedy = "fix extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
 		if src.subject == kubeletName {
 			f.Remedy = "fix nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet, and run the same command again"
-		} else if p := s.pod(src.subject); p != nil {
+		} else if p := o.pod(src.subject); p != nil {
 			f.Message += " (" + p.path + ")"
 		}
 		found = append(found, f)
@@ -50,9 +50,9 @@ var (
 const stopping = 35 * time.Second
 
 // portTaken finds the program on a port a component couldn't listen on: for a moment, perhaps its own previous process.
-func portTaken(s *scene) []symptom {
+func portTaken(o *observation) []symptom {
 	var found []symptom
-	for _, src := range s.sources {
+	for _, src := range o.sources {
 		lines := matching(src.lines, inUse)
 		if src.subject == kubeletName {
 			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // Pods may use a port of the host, too
@@ -66,14 +66,14 @@ func portTaken(s *scene) []symptom {
 			continue
 		}
 		port, _ := strconv.Atoi(m[1]) // digits
-		holder, known := s.h.PortHolder(port)
+		holder, known := o.h.PortHolder(port)
 		f := symptom{Finding: fault.Finding{Subject: src.subject, Evidence: []string{line}}}
 		switch {
 		case !known:
 			f.Message = fmt.Sprintf("port %d, which it needs, was held by another program", port)
 			f.Remedy = fmt.Sprintf("find the program that holds the port with `ss -ltnp 'sport = :%d'` as root, and stop it", port)
 			f.minDuration = never // it is free by now
-		case holder.Name == src.subject && s.holdsItself(holder.PID, src.subject):
+		case holder.Name == src.subject && o.holdsItself(holder.PID, src.subject):
 			continue
 		default:
 			f.Message = fmt.Sprintf("port %d, which it needs, is held by %s (process %d)", port, holder.Name, holder.PID)
@@ -88,11 +88,11 @@ func portTaken(s *scene) []symptom {
 	return found
 }
 
-func (s *scene) holdsItself(pid int, subject string) bool {
+func (o *observation) holdsItself(pid int, subject string) bool {
 	if subject == kubeletName {
-		return uint32(pid) == s.unit.MainPID
+		return uint32(pid) == o.unit.MainPID
 	}
-	p := s.pod(subject)
+	p := o.pod(subject)
 	return p != nil && p.running()
 }
 
@@ -100,10 +100,10 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
 // addressMissing compares the address a component couldn't listen on with this host's addresses.
-func addressMissing(s *scene) []symptom {
+func addressMissing(o *observation) []symptom {
 	var found []symptom
-	changed := addressChanged(s)
-	for _, src := range s.sources {
+	changed := addressChanged(o)
+	for _, src := range o.sources {
 		lines := matching(src.lines, bound)
 		if len(lines) == 0 || !src.dead || slices.ContainsFunc(changed, func(c symptom) bool { return c.Subject == src.subject }) {
 			continue
@@ -111,7 +111,7 @@ func addressMissing(s *scene) []symptom {
 		line := lines[len(lines)-1]
 		m := bound().FindStringSubmatch(line)
 		address, err := netip.ParseAddr(strings.Trim(m[1], "[]"))
-		all, listErr := s.h.Addresses()
+		all, listErr := o.h.Addresses()
 		if err == nil && listErr == nil && slices.Contains(all, address) {
 			continue // it exists now
 		}

@@ -25,19 +25,19 @@ const lookupTimeout = 3 * time.Second
 var lookupFailed = lazyregexp.New(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
 // nameUnknown looks up again the names a component couldn't resolve and, outside a wait, the names in kubeconfigs.
-func nameUnknown(s *scene) []symptom {
-	suspects := s.unresolvedNames()
-	if !s.t.Waiting {
-		for file, server := range s.servers() {
+func nameUnknown(o *observation) []symptom {
+	suspects := o.unresolvedNames()
+	if !o.t.Waiting {
+		for file, server := range o.servers() {
 			if _, known := suspects[server]; !known && net.ParseIP(server) == nil {
 				suspects[server] = []string{file + " names it"}
 			}
 		}
 	}
 	var found []symptom
-	needed := s.neededNames()
+	needed := o.neededNames()
 	for _, name := range slices.Sorted(maps.Keys(suspects)) {
-		err := s.resolve(name)
+		err := o.resolve(name)
 		if err == nil {
 			continue
 		}
@@ -53,9 +53,9 @@ func nameUnknown(s *scene) []symptom {
 }
 
 // unresolvedNames maps names a component couldn't resolve to the lines that show it. Registries' names belong to another cause.
-func (s *scene) unresolvedNames() map[string][]string {
+func (o *observation) unresolvedNames() map[string][]string {
 	names := map[string][]string{}
-	for _, src := range s.sources {
+	for _, src := range o.sources {
 		for _, line := range matching(src.lines, lookupFailed) {
 			if !pullFailed().MatchString(line) && !sandboxFailed().MatchString(line) {
 				names[lookupFailed().FindStringSubmatch(line)[1]] = []string{src.subject + ": " + line}
@@ -75,12 +75,12 @@ func unresolved(err error) time.Duration {
 }
 
 // neededNames returns the URLs a node can't work without: the API's in kubeconfigs, and etcd's, but no identity provider's.
-func (s *scene) neededNames() string {
+func (o *observation) neededNames() string {
 	var urls strings.Builder
-	for _, server := range s.servers() {
+	for _, server := range o.servers() {
 		urls.WriteString("//" + server + ": ")
 	}
-	for _, p := range s.pods {
+	for _, p := range o.pods {
 		switch p.name {
 		case apiServerPod:
 			urls.WriteString(p.args["etcd-servers"])
@@ -94,14 +94,14 @@ func (s *scene) neededNames() string {
 }
 
 // resolve looks up each name only once per look, as it takes long if no server answers.
-func (s *scene) resolve(name string) error {
-	if err, asked := s.resolved[name]; asked {
+func (o *observation) resolve(name string) error {
+	if err, asked := o.resolved[name]; asked {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, lookupTimeout)
+	ctx, cancel := context.WithTimeout(o.ctx, lookupTimeout)
 	defer cancel()
-	_, err := s.h.LookupHost(ctx, name)
-	s.resolved[name] = err
+	_, err := o.h.LookupHost(ctx, name)
+	o.resolved[name] = err
 	return err
 }
 
@@ -111,11 +111,11 @@ func kubeconfigs() []string {
 }
 
 // servers maps kubeconfigs' paths to the hosts they name.
-func (s *scene) servers() map[string]string {
+func (o *observation) servers() map[string]string {
 	hosts := map[string]string{}
 	for _, name := range kubeconfigs() {
-		path := filepath.Join(s.t.Kubeconfigs, name)
-		data, err := s.h.ReadFile(path)
+		path := filepath.Join(o.t.Kubeconfigs, name)
+		data, err := o.h.ReadFile(path)
 		if err != nil {
 			continue
 		}
@@ -129,11 +129,11 @@ func (s *scene) servers() map[string]string {
 
 var proxied = lazyregexp.New(`proxyconnect tcp|Proxy Authentication Required|socks connect`)
 
-func proxy(s *scene) []symptom {
+func proxy(o *observation) []symptom {
 	var found []symptom
-	for _, src := range s.sources {
+	for _, src := range o.sources {
 		// A failed pull went through the runtime's proxy.
-		lines := slices.DeleteFunc(s.repeatedLines(src, proxied), pullFailed().MatchString)
+		lines := slices.DeleteFunc(o.repeatedLines(src, proxied), pullFailed().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
@@ -160,10 +160,10 @@ var (
 
 var webhookFailed = lazyregexp.New(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
 
-func webhook(s *scene) []symptom {
+func webhook(o *observation) []symptom {
 	var found []symptom
-	for _, src := range s.sources {
-		lines := slices.DeleteFunc(s.repeatedLines(src, webhookFailed), failingOpen().MatchString)
+	for _, src := range o.sources {
+		lines := slices.DeleteFunc(o.repeatedLines(src, webhookFailed), failingOpen().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
@@ -184,9 +184,9 @@ func webhook(s *scene) []symptom {
 }
 
 // serverOf returns the API's URL from the kubelet's kubeconfig.
-func (s *scene) serverOf() string {
+func (o *observation) serverOf() string {
 	for _, name := range []string{"kubelet.conf", "bootstrap-kubelet.conf"} {
-		data, err := s.h.ReadFile(filepath.Join(s.t.Kubeconfigs, name))
+		data, err := o.h.ReadFile(filepath.Join(o.t.Kubeconfigs, name))
 		if err != nil {
 			continue
 		}

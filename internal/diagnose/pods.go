@@ -26,22 +26,22 @@ var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse 
 var resolverMissing = lazyregexp.New(`open \S*resolv\S*: no such file or directory`)
 
 // staticPodUnusable finds manifests from which the kubelet can't create a container.
-func staticPodUnusable(s *scene) []symptom {
-	if s.t.Manifests == "" {
+func staticPodUnusable(o *observation) []symptom {
+	if o.t.Manifests == "" {
 		return nil
 	}
-	lines := slices.DeleteFunc(s.repeatedLines(s.sources[0], podRefused), func(line string) bool {
+	lines := slices.DeleteFunc(o.repeatedLines(o.sources[0], podRefused), func(line string) bool {
 		return passing().MatchString(line) || resolverMissing().MatchString(line)
 	})
 	var found []symptom
-	for _, p := range s.pods {
+	for _, p := range o.pods {
 		about := p.mentioned(lines)
 		if p.running() || len(p.containers) > 0 || len(about) == 0 {
 			continue
 		}
 		found = append(found, unusable(p.name, p.path, about))
 	}
-	return append(found, s.noPods()...)
+	return append(found, o.noPods()...)
 }
 
 // mentioned returns the lines about a Pod or its manifest. The bare name may be part of a volume's name or of a path.
@@ -54,16 +54,16 @@ func (p *staticPod) mentioned(lines []string) []string {
 }
 
 // noPods finds control plane manifests that aren't Pods, if the kubelet complains about them. Other files there do no harm.
-func (s *scene) noPods() []symptom {
+func (o *observation) noPods() []symptom {
 	var found []symptom
-	lines := s.recentLines(s.sources[0], podRefused)
+	lines := o.recentLines(o.sources[0], podRefused)
 	for _, name := range components() {
-		path := filepath.Join(s.t.Manifests, name+".yaml")
+		path := filepath.Join(o.t.Manifests, name+".yaml")
 		about := mentioning(lines, path)
-		if len(about) == 0 || slices.ContainsFunc(s.pods, func(p staticPod) bool { return p.path == path }) {
+		if len(about) == 0 || slices.ContainsFunc(o.pods, func(p staticPod) bool { return p.path == path }) {
 			continue
 		}
-		if _, err := s.h.Lstat(path); err == nil {
+		if _, err := o.h.Lstat(path); err == nil {
 			found = append(found, unusable(name, path, about))
 		}
 	}
@@ -79,15 +79,15 @@ func unusable(subject, path string, about []string) symptom {
 }
 
 // manifestMissing finds a control plane without a component, except etcd. It ends no wait, as a phase may yet write the manifest.
-func manifestMissing(s *scene) []symptom {
+func manifestMissing(o *observation) []symptom {
 	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
-	if !slices.ContainsFunc(needed, func(name string) bool { return s.pod(name) != nil }) {
+	if !slices.ContainsFunc(needed, func(name string) bool { return o.pod(name) != nil }) {
 		return nil
 	}
 	var found []symptom
 	for _, name := range needed {
-		path := filepath.Join(s.t.Manifests, name+".yaml")
-		if _, err := s.h.Lstat(path); s.pod(name) != nil || !errors.Is(err, fs.ErrNotExist) {
+		path := filepath.Join(o.t.Manifests, name+".yaml")
+		if _, err := o.h.Lstat(path); o.pod(name) != nil || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		found = append(found, symptom{minDuration: never, Finding: fault.Finding{
@@ -102,10 +102,10 @@ func manifestMissing(s *scene) []symptom {
 
 // containerCrash finds a container that ended twice with the same message, if no other cause explains it, unless the message is
 // about something that isn't ready yet.
-func containerCrash(s *scene) []symptom {
+func containerCrash(o *observation) []symptom {
 	var found []symptom
-	for _, p := range s.pods {
-		if !p.dead || p.exits() < 2 && s.t.Waiting {
+	for _, p := range o.pods {
+		if !p.dead || p.exits() < 2 && o.t.Waiting {
 			continue
 		}
 		words := lastWords(p.lines)
@@ -120,7 +120,7 @@ func containerCrash(s *scene) []symptom {
 			f.Message += ": it ran out of memory"
 			f.Remedy, killed = "give this host more memory", false
 		}
-		same, known := s.repeats(&p)
+		same, known := o.repeats(&p)
 		switch {
 		case killed || passing().MatchString(strings.Join(words, "\n")) || known && !same || !known && p.exits() < 3:
 			f.minDuration = never
@@ -139,13 +139,13 @@ func stoppedEarly(lines []string, code int32) bool {
 }
 
 // repeats reports whether the container before the last one ended in the same way, if that's known.
-func (s *scene) repeats(p *staticPod) (same, known bool) {
+func (o *observation) repeats(p *staticPod) (same, known bool) {
 	c := p.ended()
 	for _, before := range p.containers {
 		if before.ID == c.ID || before.State != "exited" {
 			continue
 		}
-		a, b := lastWords(p.lines), lastWords(texts(tail(s.h, before.LogPath, time.Time{})))
+		a, b := lastWords(p.lines), lastWords(texts(tail(o.h, before.LogPath, time.Time{})))
 		return before.ExitCode == c.ExitCode && normalize(strings.Join(a, "\n")) == normalize(strings.Join(b, "\n")), true
 	}
 	return false, false
@@ -159,14 +159,14 @@ func lastWords(lines []string) []string {
 	return last(lines, 1)
 }
 
-func notRunning(s *scene) []symptom {
+func notRunning(o *observation) []symptom {
 	var found []symptom
-	for _, p := range s.pods {
-		if len(p.containers) > 0 || s.ago(p.changed) < 2*settled {
+	for _, p := range o.pods {
+		if len(p.containers) > 0 || o.ago(p.changed) < 2*settled {
 			continue
 		}
 		found = append(found, symptom{minDuration: never, Finding: fault.Finding{
-			Subject: p.name, Evidence: last(mentioning(s.kubeletLines(), p.name), 2),
+			Subject: p.name, Evidence: last(mentioning(o.kubeletLines(), p.name), 2),
 			Message: "the kubelet has not created a container from " + p.path,
 			Remedy:  "see `journalctl -u kubelet` for the kubelet's work, and `crictl pods` for the runtime's Pods",
 		}})

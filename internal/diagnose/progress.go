@@ -64,21 +64,22 @@ func (p *progress) error() string {
 	return short(redact.Text(text))
 }
 
-// changes compares a scene with the scene before, and notes progress: containers that start, logs that don't repeat themselves, and
-// errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a cause may show.
-func (p *progress) changes(s *scene) bool {
-	now := map[string]string{"unit": fmt.Sprint(s.unit.MainPID, s.unit.ActiveState, s.unit.Result), "runtime": fmt.Sprint(s.runtimeErr)}
-	for _, e := range last(s.journal, 1) {
+// changes compares an observation with the one before, and notes progress: containers that start, logs that don't repeat
+// themselves, and errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a
+// cause may show.
+func (p *progress) changes(o *observation) bool {
+	now := map[string]string{"unit": fmt.Sprint(o.unit.MainPID, o.unit.ActiveState, o.unit.Result), "runtime": fmt.Sprint(o.runtimeErr)}
+	for _, e := range last(o.journal, 1) {
 		now["journal"] = e.Time.String()
 	}
-	for _, file := range files(s.h, s.t.Manifests) {
-		if info, err := s.h.Lstat(file); err == nil {
+	for _, file := range files(o.h, o.t.Manifests) {
+		if info, err := o.h.Lstat(file); err == nil {
 			now[file] = info.ModTime().String()
 		}
 	}
-	for _, c := range s.containers {
+	for _, c := range o.containers {
 		now[c.ID] = c.State
-		if info, err := s.h.Stat(c.LogPath); err == nil {
+		if info, err := o.h.Stat(c.LogPath); err == nil {
 			now[c.LogPath] = fmt.Sprint(info.Size())
 		}
 		switch {

@@ -28,8 +28,8 @@ const (
 )
 
 // unauthorized finds an API server that rejects requests without credentials, or the kubelet's.
-func unauthorized(s *scene) []symptom {
-	return append(s.probesRefused(), s.kubeletUnknown()...)
+func unauthorized(o *observation) []symptom {
+	return append(o.probesRefused(), o.kubeletUnknown()...)
 }
 
 // hasDefaultRoles reports whether a default role lets everybody ask for the API server's health. The server writes it after its
@@ -41,8 +41,8 @@ func (p *staticPod) hasDefaultRoles() bool {
 }
 
 // probesRefused sends the API server the same request as the kubelet's probe.
-func (s *scene) probesRefused() []symptom {
-	p := s.pod(apiServerPod)
+func (o *observation) probesRefused() []symptom {
+	p := o.pod(apiServerPod)
 	if p == nil || !p.running() {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (s *scene) probesRefused() []symptom {
 		return nil
 	}
 	url := base + p.spec.LivenessProbe.HTTPGet.Path
-	answer, err := s.answerOf(url)
+	answer, err := o.answerOf(url)
 	if answer == nil {
 		return nil
 	}
@@ -83,10 +83,10 @@ func (s *scene) probesRefused() []symptom {
 var credentialsRefused = lazyregexp.New(`(?:[Rr]egister node|certificate signing request).*Unauthorized`)
 
 // kubeletUnknown skips an API server that isn't up: it may not have read its tokens and CAs yet.
-func (s *scene) kubeletUnknown() []symptom {
-	lines := s.repeatedLines(s.sources[0], credentialsRefused)
-	server := s.serverOf()
-	if len(lines) == 0 || server == "" || !s.isUp(server) {
+func (o *observation) kubeletUnknown() []symptom {
+	lines := o.repeatedLines(o.sources[0], credentialsRefused)
+	server := o.serverOf()
+	if len(lines) == 0 || server == "" || !o.isUp(server) {
 		return nil
 	}
 	return []symptom{{minDuration: refusing, Finding: fault.Finding{
@@ -98,8 +98,8 @@ func (s *scene) kubeletUnknown() []symptom {
 }
 
 // isUp reports whether an API server says it's ready, or rejects requests without credentials.
-func (s *scene) isUp(server string) bool {
-	answer, err := s.answerOf(server + "/readyz")
+func (o *observation) isUp(server string) bool {
+	answer, err := o.answerOf(server + "/readyz")
 	return err == nil || answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
@@ -107,10 +107,10 @@ func (s *scene) isUp(server string) bool {
 const answerTimeout = 5 * time.Second
 
 // answerOf asks a server without credentials. answer is nil if all is well, or if there is no answer.
-func (s *scene) answerOf(url string) (answer *host.ProbeError, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerTimeout)
+func (o *observation) answerOf(url string) (answer *host.ProbeError, err error) {
+	ctx, cancel := context.WithTimeout(o.ctx, answerTimeout)
 	defer cancel()
-	_, err = s.h.Fetch(ctx, host.Probe{URL: url})
+	_, err = o.h.Fetch(ctx, host.Probe{URL: url})
 	errors.As(err, &answer)
 	return answer, err
 }
@@ -123,8 +123,8 @@ var (
 )
 
 // forbidden finds an API server that gives nodes no rights.
-func forbidden(s *scene) []symptom {
-	lines := slices.DeleteFunc(s.repeatedLines(s.sources[0], nodeForbidden), func(line string) bool {
+func forbidden(o *observation) []symptom {
+	lines := slices.DeleteFunc(o.repeatedLines(o.sources[0], nodeForbidden), func(line string) bool {
 		return otherNode().MatchString(line) || strings.Contains(line, "not yet ready")
 	})
 	if len(lines) == 0 {
@@ -134,7 +134,7 @@ func forbidden(s *scene) []symptom {
 	f.Message = "the API server denies the rights that a kubelet needs to register its node"
 	f.Remedy = "each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration: fix apiServer.extraArgs; " +
 		"https://kubernetes.io/docs/reference/access-authn-authz/node/"
-	if p := s.pod(apiServerPod); p != nil {
+	if p := o.pod(apiServerPod); p != nil {
 		if mode, given := p.args["authorization-mode"]; given {
 			f.Evidence = append(f.Evidence, p.path+": --authorization-mode="+mode)
 		}
@@ -143,8 +143,8 @@ func forbidden(s *scene) []symptom {
 }
 
 // nodeName finds a kubelet whose host was renamed after it got its certificate.
-func nodeName(s *scene) []symptom {
-	lines := s.repeatedLines(s.sources[0], otherNode)
+func nodeName(o *observation) []symptom {
+	lines := o.repeatedLines(o.sources[0], otherNode)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -160,17 +160,17 @@ func nodeName(s *scene) []symptom {
 
 // manifestTwice finds copies of manifests in the kubelet's directory. The kubelet reads every file there, whatever its name, and
 // runs two Pods with the same name in turn, never together.
-func manifestTwice(s *scene) []symptom {
+func manifestTwice(o *observation) []symptom {
 	var found []symptom
 	paths := map[string][]string{}
-	for _, p := range s.pods {
+	for _, p := range o.pods {
 		paths[p.pod] = append(paths[p.pod], p.path)
 		if same := paths[p.pod]; len(same) == 2 {
 			found = append(found, symptom{minDuration: never, Finding: fault.Finding{Subject: p.name}})
 		}
 	}
 	for i := range found {
-		same := paths[s.pod(found[i].Subject).pod]
+		same := paths[o.pod(found[i].Subject).pod]
 		found[i].Message = "several files are the same Pod, and the kubelet changes between them: " + strings.Join(same, ", ")
 		found[i].Remedy = "move the copies to another directory; a name that begins with a dot also hides a file from the kubelet"
 	}

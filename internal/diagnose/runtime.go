@@ -18,26 +18,26 @@ import (
 )
 
 // runtimeDown asks the runtime whether it's ready, unless it has already failed to list its containers.
-func runtimeDown(s *scene) []symptom {
-	info, err := host.RuntimeInfo{}, s.runtimeErr
+func runtimeDown(o *observation) []symptom {
+	info, err := host.RuntimeInfo{}, o.runtimeErr
 	if err == nil {
-		if info, err = s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.Ready {
+		if info, err = o.h.RuntimeInfo(o.ctx, o.t.Socket); err == nil && info.Ready {
 			return nil
 		}
 	}
-	if s.ctx.Err() != nil {
+	if o.ctx.Err() != nil {
 		return nil
 	}
 	failure := err
-	f := symptom{minDuration: 8 * time.Second, Finding: fault.Finding{Subject: s.t.Socket}}
+	f := symptom{minDuration: 8 * time.Second, Finding: fault.Finding{Subject: o.t.Socket}}
 	f.Message = "the container runtime is not ready: " + info.Reason
 	if err != nil {
 		f.Message = "the container runtime does not answer"
 		f.Evidence = append(f.Evidence, err.Error())
 	}
-	service := runtimeService(s.t.Socket)
+	service := runtimeService(o.t.Socket)
 	f.Remedy = fmt.Sprintf("see `systemctl status %[1]s` and `journalctl -u %[1]s`, and start it with `systemctl start %[1]s`", service)
-	unit, err := s.h.Unit(s.ctx, service)
+	unit, err := o.h.Unit(o.ctx, service)
 	if err != nil {
 		return []symptom{f}
 	}
@@ -52,7 +52,7 @@ func runtimeDown(s *scene) []symptom {
 	case unit.ActiveState == "activating" || unit.ActiveState == "reloading" || errors.Is(failure, context.DeadlineExceeded):
 		f.minDuration = 45 * time.Second // the machine may be busy
 	}
-	if entries, err := s.h.Journal(s.ctx, service, s.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
+	if entries, err := o.h.Journal(o.ctx, service, o.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
 		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)
 	}
 	return []symptom{f}
@@ -83,23 +83,23 @@ const pullRemedy = "check that this host reaches the registry, or set another on
 	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import`"
 
 // image looks for missing images that the kubelet failed to pull: static Pods' and the Pod sandboxes'.
-func image(s *scene) []symptom {
-	lines := matching(s.kubeletLines(), pullFailed)
+func image(o *observation) []symptom {
+	lines := matching(o.kubeletLines(), pullFailed)
 	var found []symptom
-	for _, p := range s.pods {
+	for _, p := range o.pods {
 		about := mentioning(lines, p.spec.Image)
-		if p.running() || len(about) == 0 || s.present(p.spec.Image) {
+		if p.running() || len(about) == 0 || o.present(p.spec.Image) {
 			continue
 		}
-		found = append(found, s.pullFinding(p.name, p.spec.Image, about))
+		found = append(found, o.pullFinding(p.name, p.spec.Image, about))
 	}
-	about := matching(s.kubeletLines(), sandboxFailed)
+	about := matching(o.kubeletLines(), sandboxFailed)
 	if len(about) == 0 {
 		return found
 	}
 	m := sandboxFailed().FindStringSubmatch(about[len(about)-1])
-	if name := m[1] + m[2]; !s.present(name) {
-		f := s.pullFinding("every Pod's sandbox", name, about)
+	if name := m[1] + m[2]; !o.present(name) {
+		f := o.pullFinding("every Pod's sandbox", name, about)
 		f.Remedy += "; the container runtime's own configuration sets this image"
 		found = append(found, f)
 	}
@@ -112,7 +112,7 @@ const pullAgain = 8 * time.Second
 var pullAttempt = lazyregexp.New(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
 
 // pullFinding counts a registry's refusal at once, and its unresolvable name soon. Otherwise, the kubelet has to fail twice.
-func (s *scene) pullFinding(subject, image string, about []string) symptom {
+func (o *observation) pullFinding(subject, image string, about []string) symptom {
 	f := symptom{minDuration: never, Finding: fault.Finding{
 		Subject: subject, Evidence: last(about, 1),
 		Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image), Remedy: pullRemedy,
@@ -121,23 +121,23 @@ func (s *scene) pullFinding(subject, image string, about []string) symptom {
 	registry, _, _ = strings.Cut(registry, ":")
 	var unknown error
 	if strings.Contains(registry, ".") {
-		unknown = s.resolve(registry)
+		unknown = o.resolve(registry)
 	}
 	switch {
 	case pullRefused().MatchString(about[len(about)-1]):
 		f.minDuration = time.Second
 	case unknown != nil:
 		f.minDuration = unresolved(unknown)
-	case s.failedFor(image) >= pullAgain:
+	case o.failedFor(image) >= pullAgain:
 		f.minDuration = 0
 	}
 	return f
 }
 
 // failedFor returns the time between the first and the last failure to pull an image.
-func (s *scene) failedFor(image string) time.Duration {
+func (o *observation) failedFor(image string) time.Duration {
 	var first, last time.Time
-	for _, l := range s.sources[0].said {
+	for _, l := range o.sources[0].said {
 		if !pullAttempt().MatchString(l.text) || !strings.Contains(l.text, image) {
 			continue
 		}
@@ -149,11 +149,11 @@ func (s *scene) failedFor(image string) time.Duration {
 	return last.Sub(first)
 }
 
-func (s *scene) present(image string) bool {
-	if s.runtimeErr != nil {
+func (o *observation) present(image string) bool {
+	if o.runtimeErr != nil {
 		return true // another cause
 	}
-	there, err := s.h.ImagePresent(s.ctx, s.t.Socket, image)
+	there, err := o.h.ImagePresent(o.ctx, o.t.Socket, image)
 	return err != nil || there
 }
 

@@ -22,17 +22,17 @@ var (
 )
 
 // podSandbox finds problems that keep every Pod from starting. The sandbox's image and the cgroup driver are causes of their own.
-func podSandbox(s *scene) []symptom {
+func podSandbox(o *observation) []symptom {
 	unknown := func(line string) bool {
 		return sandboxFailed().MatchString(line) || cgroupDriverRefused().MatchString(line) || ofPodNetwork().MatchString(line)
 	}
 	f := symptom{Finding: fault.Finding{Subject: "every Pod's sandbox"}}
-	for _, line := range slices.Backward(s.recentLines(s.sources[0], sandboxRefused)) {
+	for _, line := range slices.Backward(o.recentLines(o.sources[0], sandboxRefused)) {
 		m := missingFile().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
-		if _, err := s.h.Stat(m[1]); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := o.h.Stat(m[1]); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		f.Evidence, f.minDuration = []string{line}, time.Second
@@ -40,12 +40,12 @@ func podSandbox(s *scene) []symptom {
 		f.Remedy = "set resolvConf in the KubeletConfiguration (ConfigMap kube-system/kubelet-config, or a patch for this node) to a file that exists, or create this one"
 		return []symptom{f}
 	}
-	lines := slices.DeleteFunc(s.repeatedLines(s.sources[0], sandboxRefused), func(line string) bool { return passing().MatchString(line) || unknown(line) })
+	lines := slices.DeleteFunc(o.repeatedLines(o.sources[0], sandboxRefused), func(line string) bool { return passing().MatchString(line) || unknown(line) })
 	if len(lines) == 0 {
 		return nil
 	}
 	f.Evidence, f.minDuration = last(lines, 1), 2*time.Second
 	f.Message = "the container runtime cannot create the sandboxes that Pods' containers run in"
-	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)"
+	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + runtimeService(o.t.Socket) + "`)"
 	return []symptom{f}
 }

@@ -189,10 +189,10 @@ func lastLine(h View, path string) string {
 	return fields[len(fields)-1]
 }
 
-func (s *scene) pod(name string) *staticPod {
-	for i := range s.pods {
-		if s.pods[i].name == name {
-			return &s.pods[i]
+func (o *observation) pod(name string) *staticPod {
+	for i := range o.pods {
+		if o.pods[i].name == name {
+			return &o.pods[i]
 		}
 	}
 	return nil

@@ -25,8 +25,8 @@ const (
 	runtimeTimeout = 10 * time.Second
 )
 
-// scene holds the facts of one look that several causes need, read once.
-type scene struct {
+// observation holds the facts of one look that several causes need, read once.
+type observation struct {
 	ctx context.Context
 	h   View
 	t   Target
@@ -67,30 +67,30 @@ type source struct {
 }
 
 // observe reads the facts that cost little, without those it can't read.
-func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
-	s := &scene{ctx: ctx, h: h, t: t, journal: joined(journal), resolved: map[string]error{}}
-	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
+func observe(ctx context.Context, h View, t Target, journal []entry) *observation {
+	o := &observation{ctx: ctx, h: h, t: t, journal: joined(journal), resolved: map[string]error{}}
+	o.unit, o.unitErr = h.Unit(ctx, kubeletService)
 	asking, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
-	s.containers, s.runtimeErr = h.ContainerStates(asking, t.Socket, metav1.NamespaceSystem)
-	return s
+	o.containers, o.runtimeErr = h.ContainerStates(asking, t.Socket, metav1.NamespaceSystem)
+	return o
 }
 
 // read reads the static Pods and all logs.
-func (s *scene) read() {
-	s.pods = staticPods(s.h, s.t, s.containers)
-	kubelet := source{subject: kubeletName, dead: s.unitErr == nil && s.unit.ActiveState != "active"}
-	for _, e := range s.journal {
+func (o *observation) read() {
+	o.pods = staticPods(o.h, o.t, o.containers)
+	kubelet := source{subject: kubeletName, dead: o.unitErr == nil && o.unit.ActiveState != "active"}
+	for _, e := range o.journal {
 		if e.Program != "systemd" && !informative(e.Message) {
 			kubelet.said = append(kubelet.said, said{e.Message, e.first, e.Time})
 		}
 	}
-	s.sources = append(s.sources, kubelet)
-	for _, p := range s.pods {
-		s.sources = append(s.sources, source{subject: p.name, said: p.said, dead: p.dead})
+	o.sources = append(o.sources, kubelet)
+	for _, p := range o.pods {
+		o.sources = append(o.sources, source{subject: p.name, said: p.said, dead: p.dead})
 	}
-	for i := range s.sources {
-		s.sources[i].lines = texts(s.sources[i].said)
+	for i := range o.sources {
+		o.sources[i].lines = texts(o.sources[i].said)
 	}
 }
 
@@ -108,7 +108,7 @@ func texts(list []said) []string {
 	return lines
 }
 
-func (s *scene) kubeletLines() []string { return s.sources[0].lines }
+func (o *observation) kubeletLines() []string { return o.sources[0].lines }
 
 const (
 	// minRepeatSpan is how long a log must repeat a line, at least, if there's no other way to check its claim.
@@ -118,14 +118,14 @@ const (
 )
 
 // recentLines returns the lines a pattern matches if they're fresh, or if their process has ended.
-func (s *scene) recentLines(src source, p lazyregexp.Pattern) []string {
-	return texts(s.recent(src, p))
+func (o *observation) recentLines(src source, p lazyregexp.Pattern) []string {
+	return texts(o.recent(src, p))
 }
 
 // repeatedLines is lately for lines a log keeps repeating: since the wait began, and again within about twice the time so far, as
 // retries back off. Once isn't enough: a slow start logs many errors once.
-func (s *scene) repeatedLines(src source, p lazyregexp.Pattern) []string {
-	found := s.recent(src, p)
+func (o *observation) repeatedLines(src source, p lazyregexp.Pattern) []string {
+	found := o.recent(src, p)
 	var first, last time.Time
 	for _, l := range found {
 		if first.IsZero() || l.first.Before(first) {
@@ -136,16 +136,16 @@ func (s *scene) repeatedLines(src source, p lazyregexp.Pattern) []string {
 		}
 	}
 	span := last.Sub(first)
-	if src.dead || span >= minRepeatSpan && s.ago(last) <= 2*(span+minRepeatSpan) && !last.Before(s.t.began) {
+	if src.dead || span >= minRepeatSpan && o.ago(last) <= 2*(span+minRepeatSpan) && !last.Before(o.t.began) {
 		return texts(found)
 	}
 	return nil
 }
 
-func (s *scene) recent(src source, p lazyregexp.Pattern) []said {
+func (o *observation) recent(src source, p lazyregexp.Pattern) []said {
 	var found []said
 	for _, l := range src.said {
-		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || s.ago(l.last) < maxLineAge) {
+		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || o.ago(l.last) < maxLineAge) {
 			found = append(found, l)
 		}
 	}
@@ -186,7 +186,7 @@ var passing = lazyregexp.New(`connection refused|deadline exceeded|i/o timeout|t
 	// From an etcd with slow peers.
 	`could not retrieve cluster information`)
 
-func (s *scene) ago(at time.Time) time.Duration { return s.h.Now().Sub(at) }
+func (o *observation) ago(at time.Time) time.Duration { return o.h.Now().Sub(at) }
 
 // unpacked makes a line of etcd's log, which is JSON with a stack, readable.
 func unpacked(line string) string {
@@ -200,9 +200,9 @@ func unpacked(line string) string {
 }
 
 // said returns the last line a pattern matches in each log.
-func (s *scene) said(pattern lazyregexp.Pattern) []string {
+func (o *observation) said(pattern lazyregexp.Pattern) []string {
 	var lines []string
-	for _, src := range s.sources {
+	for _, src := range o.sources {
 		for _, line := range last(matching(src.lines, pattern), 1) {
 			lines = append(lines, src.subject+": "+unpacked(line))
 		}
