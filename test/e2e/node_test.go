@@ -65,6 +65,7 @@ func TestNode(t *testing.T) {
 	m.row("reconfigure", func(m machine) { m.isReconfigured() })
 	if tier.Full() {
 		m.row("reconfigure-try", func(m machine) { m.triesChange() })
+		m.row("reconfigure-addon", func(m machine) { m.putsAddOnBack() })
 	}
 	m.row("reset", func(m machine) {
 		m.hasNetwork()

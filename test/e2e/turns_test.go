@@ -269,6 +269,31 @@ func (m machine) triesChange() {
 	m.must("rm", "-r", "/etc/kubernetes/tmp") // resets leave it
 }
 
+// putsAddOnBack gives kube-proxy a setting with which it doesn't start: it's put back, and so is the kubelets' setting that came
+// before it.
+func (m machine) putsAddOnBack() {
+	m.Helper()
+	state := func() string {
+		return m.must("cat", "/var/lib/kubelet/config.yaml") + m.storedText("kubelet-config", "kubelet") +
+			m.storedText("kube-proxy", `config\.conf`) + m.kubectl("get", "daemonset", "kube-proxy", "-n", "kube-system", "-o", "jsonpath={.spec}")
+	}
+	before := state()
+	command := m.reconfigureWith("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
+		"bindAddressHardFail: true\nhealthzBindAddress: 203.0.113.1:10256\n---\n" +
+		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 87\n")
+	watch := &stopwatch{text: "putting this node back"}
+	if err := m.node.Exec(m.Context(), nodes.Cmd{Args: command, Stdout: watch, Stderr: watch}); err == nil || watch.at.IsZero() {
+		m.Fatalf("kube-proxy counts, but doesn't start: %v\n%s", err, &watch.said)
+	}
+	m.Logf("put back in %.1fs", time.Since(watch.at).Seconds())
+	fact.In(m, watch.said.String(), "kube-proxy", "203.0.113.1")
+	if now := state(); now != before {
+		m.Errorf("it is not put back (-before +after):\n%s", cmp.Diff(before, now))
+	}
+	m.healthy(everything)
+	m.must("rm", "-r", "/etc/kubernetes/tmp") // resets leave it
+}
+
 // losesSession runs a command in a session with a terminal, as in SSH, and takes the terminal away while the change waits for its
 // confirmation.
 func (m machine) losesSession(command []string) {
