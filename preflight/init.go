@@ -78,7 +78,7 @@ func node(n *config.Node) []Check {
 		KernelDefaults(n),
 		{Name: "Hostname", Run: with(n.Name, nodeName), Description: "the node's name is valid (error), and resolves to this host (warning)"},
 		{Name: "DNSLoop", Run: with(n, dnsLoop), Description: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
-		{Name: "ResolvConf", Run: with(n, resolvConf), Description: "the file exists whose name servers the kubelet gives to Pods"},
+		{Name: "ResolvConf", Run: with(n, resolvConf), Description: "the file with the name servers for Pods exists"},
 		{Name: "ControlPlaneEndpoint", Run: with(n, controlPlaneEndpoint), Description: "the name of the control plane's endpoint resolves"},
 		{Name: "KubeletVersion", Run: with(n.Cluster.KubernetesVersion, kubeletVersion), Description: "the kubelet is not newer than the control plane, and at most three minor versions older"},
 		{Name: "Service-kubelet", Run: with(n, kubeletService), Description: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},

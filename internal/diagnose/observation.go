@@ -122,8 +122,8 @@ func (o *observation) recentLines(src source, p lazyregexp.Pattern) []string {
 	return texts(o.recent(src, p))
 }
 
-// repeatedLines is lately for lines a log keeps repeating: since the wait began, and again within about twice the time so far, as
-// retries back off. Once isn't enough: a slow start logs many errors once.
+// repeatedLines is recentLines for lines a log keeps repeating: since the wait began, and again within about twice the time so
+// far, as retries back off. Once isn't enough: a slow start logs many errors once.
 func (o *observation) repeatedLines(src source, p lazyregexp.Pattern) []string {
 	found := o.recent(src, p)
 	var first, last time.Time
