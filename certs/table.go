@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O:
-// the clock is an argument. internal/pki reads and writes the results, internal/kubeconfig puts them into kubeconfig files.
+// Package certs has the table of a cluster's certificates (Table, Specs). It makes keys and certificates (NewKey, NewCA, Issue)
+// and checks them (Check, Faults). It does no I/O: the clock is an argument. internal/pki reads and writes the files;
+// internal/kubeconfig puts certificates into kubeconfig files.
 package certs
 
 import (

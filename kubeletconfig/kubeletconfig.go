@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletconfig builds the files in /var/lib/kubelet that the kubelet reads when it starts: ConfigYAML and Flags from a
-// configuration. Fit adapts a stored configuration to another host.
+// Package kubeletconfig builds the files that the kubelet reads when it starts: ConfigYAML and InstanceConfigYAML make its
+// settings, FlagsEnv makes kubeadm-flags.env, and Unit and DropIn make its systemd files. AdaptToHost fits the cluster's settings
+// to this host; WithoutLeftovers drops flags of older versions. It does no I/O: phases/kubelet writes the files.
 package kubeletconfig
 
 import (

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests builds a control plane's static Pods and init's API objects: configuration in, typed objects out. It does no
-// I/O: the host's facts come in a HostView, clock and randomness as arguments.
+// Package manifests builds a cluster's objects from its configuration: static Pods (APIServer, Etcd and others), add-ons (CoreDNS,
+// KubeProxy, Network), ConfigMaps, RBAC, bootstrap tokens, and the encrypted Secret kubeadm-certs. It also reads them back
+// (DecodePod, FlagsOf, ReadEtcd) and compares static Pods (SameStaticPod). It does no I/O: the host's facts come in a HostView,
+// and the clock and randomness as arguments.
 package manifests
 
 import (

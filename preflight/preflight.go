@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight holds named checks of whether this host can become the node in the configuration. Checks read the host, send
-// probes, and may test a disk by writing to it, but leave nothing behind. Each command has its list (Init, JoinWorker, Prepare
-// and others); Run runs all of it and sorts the Findings into a Report. kubeadm's users know the names from
-// --ignore-preflight-errors.
+// Package preflight has the checks that run before a command changes anything. Each has a name, which kubeadm's users know from
+// --ignore-preflight-errors. Every command has a list of them (Init, JoinWorker, Prepare and others); Run runs a list and sorts
+// the findings into a Report. A check may read the host, send probes and test writes to a disk, but it leaves nothing behind. A
+// check writes its own remedies: fail(…).remedy(…). Most checks of an upgrade are in phases/upgrade.
 package preflight
 
 import (

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package discovery finds out, for a joining node, where its cluster is and which certificates to trust. It returns only verified
-// data, and writes nothing.
-//
-// ByToken follows https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
+// Package discovery finds out where a joining node's cluster is, and which certificates to trust. ByToken follows the protocol at
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing; ByFile reads a kubeconfig. Both
+// return only verified data and write nothing. internal/joining builds the node's configuration from the result.
 package discovery
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package joining works out the config.Node of a joining host. Discovery.Node finds the cluster through internal/discovery and
-// reads its stored configuration; Discovery.Assume guesses both for a plan that asks nobody. It changes nothing.
+// Package joining works out the config.Node of a joining host. Discovery.Node finds the cluster through internal/discovery, reads
+// its stored configuration, and, for a control plane, fetches the shared certificates, still encrypted (the phase download-certs
+// decrypts and writes them). Discovery.Assume guesses all of it for a plan that asks nobody. It changes nothing.
 // docs/design/discovery-before-phases.md has the reasons.
 package joining
 

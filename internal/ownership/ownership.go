@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership decides between Slipway's things and the operator's: anything Slipway writes is its own until someone edits
-// it. On a host that was a node before, a whole workflow creates missing files and keeps differences; a single phase's command
-// replaces them. Keeper applies the rule: Pending and Replace for files, EnsureMissing for objects. docs/design/ownership.md
-// has the rule, docs/what-slipway-keeps.md the table.
+// Package ownership tells Slipway's files and objects from the operator's: everything Slipway wrote is Slipway's until someone
+// edits it. On a host that was a node before, a whole workflow creates missing files and keeps differences; a single phase's
+// command replaces them. Keeper applies the rule: Pending and Replace for files, EnsureMissing for objects.
+// docs/design/ownership.md has the rule, docs/what-slipway-keeps.md the table.
 package ownership
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parallel calls a function for many things at the same time, and keeps their results in order.
+// Package parallel runs a function concurrently for each element of a list (Map), and returns the results in the list's order.
 package parallel
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki keeps this host's certificates, keys and kubeconfig files, the rows of certs.Table: Store reads, checks, issues
-// and writes them, Renewal renews them, and Expiration reports when they expire. Package certs computes their contents.
+// Package pki keeps this host's certificates, keys and kubeconfig files, the rows of certs.Table: Store reads, checks, issues and
+// writes them, Renewal renews them, and Expirations lists when they expire. Package certs computes their contents.
 package pki
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconfiguring computes a change to a live cluster's configuration: a user's documents merged over the stored ones (Load),
-// the fields that differ, and fields that can't change (immutable.go). docs/design/reconfigure.md has the reasons.
+// Package reconfiguring computes a change to a live cluster's configuration. Loader.Load merges a user's documents over the stored
+// ones; the resulting Change has the fields that differ. immutable.go rejects fields that can't change. Loader.To goes back to
+// earlier texts. It writes nothing: phases/reconfigure makes the change. docs/design/reconfigure.md has the reasons.
 package reconfiguring
 
 import (

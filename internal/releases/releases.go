@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package releases answers questions about a minor release: `Of("1.36")` returns a Release, to ask with HasFlag and others;
-// OfEtcd does so for etcd. Its tables have flags, feature gates, API versions, admission plugins, and fields and versions of
-// configuration files; test/releases makes them. The first lookup takes a few milliseconds.
+// Package releases knows which flags, feature gates, API versions, admission plugins and configuration fields each minor release
+// has. Of("1.36") returns a Release with methods such as HasFlag and ServesVersion; OfEtcd does the same for etcd. test/releases
+// generates the tables. The first lookup takes a few milliseconds.
 package releases
 
 import (

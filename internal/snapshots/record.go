@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshots knows the files of etcd's snapshots on a host: their names, and the records beside them, from which a restore
-// decides whether a snapshot fits (Read, List). A sealed snapshot also has files of its control plane, and is encrypted (Seal, Open).
-// The package also decides which snapshots stay (Surplus), and when it's a member's turn to be saved (UntilTurn).
+// Package snapshots handles etcd snapshot files on a host: their names, and the record beside each, which tells a restore whether
+// it fits (Read, List). Seal and Open encrypt and decrypt a snapshot that includes its control plane's files. Policy.Surplus
+// chooses the snapshots to delete, and UntilTurn the time when a member may save one. phases/snapshot saves, restores and deletes
+// them.
 package snapshots
 
 import (

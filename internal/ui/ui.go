@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ui reports a run to people and scripts. Phases report to a UI: Lines, Events and Terminal implement it for scripts,
-// programs and people, and Timeline wraps either and records times. docs/design/terminal-output.md has the reasons.
+// Package ui reports a run. Phases write to a UI: Lines is for logs and scripts, Events for programs (JSON), Terminal for people.
+// Timeline wraps any of them and records when each phase ran. docs/design/terminal-output.md has the reasons.
 package ui
 
 import (

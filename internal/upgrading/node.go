@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrading describes an upgrade: a cluster's versions (State), those it may go to (Offers), the steps there
-// (Steps), the node afterwards (Source), the output of `upgrade plan` (Plan), and the backups and records a rollback starts from
-// (Backup, Record).
+// Package upgrading works out an upgrade without running it. Look reads a cluster's versions into a State; State.Offers lists the
+// versions it can move to, and State.Steps the steps there. Source loads the node's configuration before and after, Plan is the
+// output of `upgrade plan`, and Backup and Record are the starting points of a rollback. phases/upgrade runs the upgrade.
 package upgrading
 
 import (

@@ -36,7 +36,7 @@ func NewRemoval(ctx context.Context, env *step.Env, which string) (*Removal, err
 		return nil, fault.New(fmt.Sprintf("%s is this host's own member: without it, this control plane would not work", m.Label()),
 			"take the whole node out of the cluster: `slipway reset` here")
 	}
-	return &Removal{m}, node.CheckQuorumWithout(all, m.Member)
+	return &Removal{m}, node.CheckRemovalQuorum(all, m.Member)
 }
 
 // Summary says what the removal means, before it's confirmed.
@@ -60,7 +60,7 @@ func (r *Removal) run(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := node.CheckQuorumWithout(all, r.member.Member); err != nil {
+	if err := node.CheckRemovalQuorum(all, r.member.Member); err != nil {
 		return err
 	}
 	removed, err := env.Etcd.Leave(ctx, r.member.PeerURL)

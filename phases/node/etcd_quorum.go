@@ -33,8 +33,8 @@ func (*QuorumError) Remedy() string { return QuorumRemedy }
 // QuorumRemedy is the remedy of each QuorumError.
 const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`slipway etcd member remove ID`)"
 
-// CheckQuorumWithout returns a *QuorumError if etcd would have no quorum without the member.
-func CheckQuorumWithout(all []etcd.Health, m etcd.Member) error {
+// CheckRemovalQuorum returns a *QuorumError if etcd would have no quorum without the member.
+func CheckRemovalQuorum(all []etcd.Health, m etcd.Member) error {
 	if etcd.QuorumWithout(all, m.PeerURL) {
 		return nil
 	}

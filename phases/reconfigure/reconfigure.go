@@ -4,7 +4,7 @@
 // Package reconfigure has the workflows of `reconfigure`, which gives a live control plane another configuration, on trial, and
 // stores it in the cluster once it has worked; and of `reconfigure node`, which brings another node to the stored configuration in
 // the same way (docs/design/reconfigure-nodes.md). If anything fails before that, the node gets its former files back
-// (package trial).
+// (package trial). New, or NewRevert for --revert, returns a Run; its Phases, NodePhases and RevertPhases are the workflows.
 //
 //   - reconfigure.go: Run, its phases, and rollBackOnFailure, which puts a failed phase's change back
 //   - this_node.go, node.go: the phases on this control plane, and on other nodes
@@ -15,7 +15,7 @@
 //   - store.go: the ConfigMaps, compared with the versions that were read
 //   - confirm.go: --try and --confirm
 //   - roll_back.go: finishes or puts back a change that an earlier run left behind
-//   - revert.go, revert_version.go: --revert
+//   - revert.go, revert_version.go: choose the files for --revert, which this_node.go restores
 package reconfigure
 
 import (

@@ -133,17 +133,17 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	return check(ctx, env, append(checks, r.overridesQuestion(env), question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
 
-// findKept finds the files that differ from those before the change that this run takes back.
-func (r *Run) findKept(ctx context.Context, env *step.Env) error {
+// findChanged finds the files that differ from those before the change that this run takes back.
+func (r *Run) findChanged(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Reverts.Files {
 		then, err := r.Reverts.OriginalContent(env, f)
 		if err != nil {
 			return err
 		}
 		if component := trial.ComponentAt(env, f.Path); component == "" || then == nil {
-			err = r.findKeptFile(env, f, then)
+			err = r.findChangedFile(env, f, then)
 		} else {
-			err = r.findKeptComponent(ctx, env, component, then)
+			err = r.findChangedComponent(ctx, env, component, then)
 		}
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func (r *Run) findKept(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-func (r *Run) findKeptComponent(ctx context.Context, env *step.Env, name string, then []byte) error {
+func (r *Run) findChangedComponent(ctx context.Context, env *step.Env, name string, then []byte) error {
 	if err := keepsEncryption(env, name, then); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func keepsEncryption(env *step.Env, component string, then []byte) error {
 		"`slipway encryption disable` stops encrypting; change other fields with `slipway reconfigure --config`")
 }
 
-func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
+func (r *Run) findChangedFile(env *step.Env, f trial.File, then []byte) error {
 	now, err := host.ReadIfExists(env.Host, f.Path)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	case f.IsCertificate() && r.revertsEndpoint(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
 	case trial.IsKubeconfig(env, f.Path):
-		return r.findKeptKubeconfig(env, f, now, then)
+		return r.findChangedKubeconfig(env, f, now, then)
 	case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
 		r.kubelet = append(r.kubelet, ownership.File{Path: f.Path, Data: then, Mode: f.Mode})
 	default:
@@ -199,8 +199,8 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	return nil
 }
 
-// findKeptKubeconfig leaves a file alone that somebody has pointed elsewhere since.
-func (r *Run) findKeptKubeconfig(env *step.Env, f trial.File, now, then []byte) error {
+// findChangedKubeconfig leaves a file alone that somebody has pointed elsewhere since.
+func (r *Run) findChangedKubeconfig(env *step.Env, f trial.File, now, then []byte) error {
 	at, err := kubeconfig.Endpoint(now)
 	if err != nil {
 		return errors.Wrap(err, f.Path)

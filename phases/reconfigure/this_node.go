@@ -146,7 +146,7 @@ func (r *Run) writes(env *step.Env) (list []trial.Write, err error) {
 
 func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 	if r.Reverts != nil {
-		return r.findKept(ctx, env)
+		return r.findChanged(ctx, env)
 	}
 	if env.Config.ControlPlane {
 		if r.components, err = node.Outdated(ctx, env); err != nil {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recovery has the workflow of `etcd recover` (New, then Recovery.Phases), for an etcd that has lost its quorum for
-// good. This host's member continues as a cluster of one, with everything in its log. members.go and others.go make sure that
-// the others are gone; log.go, replay.go and data.go make the new data. docs/design/etcd-recover.md has the reasons.
+// Package recovery has the workflow of `etcd recover` (New, then Recovery.Phases), for an etcd that has lost its quorum for good.
+// This host's member continues as a cluster of one, with everything in its log. members.go and others.go make sure that the other
+// members are gone; wal.go, replay.go and data.go build the new data. docs/design/etcd-recover.md has the reasons.
 package recovery
 
 import (

@@ -82,7 +82,7 @@ func checkRemovable(all []etcd.Health, m etcd.Health) error {
 	if m.Answers {
 		return fault.New(fmt.Sprintf("the etcd of %s answers at %s, so its host is not lost", m.Label(), strings.Join(m.ClientURLs, ", ")), resetThere)
 	}
-	return node.CheckQuorumWithout(all, m.Member)
+	return node.CheckRemovalQuorum(all, m.Member)
 }
 
 // resetThere is the remedy for a host that answers.

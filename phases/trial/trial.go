@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial keeps a node's files before a change that has yet to prove itself, and puts them back if it doesn't. The record is
-// on disk before the change, so another run can put them back as well. docs/design/way-back.md has the reasons.
+// Package trial saves a node's files before a change that might not work, and puts them back if it doesn't. Begin saves them and
+// installs the systemd units, Record.MarkCompleted makes the change permanent, and Record.RollBack undoes it. The record is on disk
+// before anything changes, so another run can undo the change as well. phases/reconfigure makes the changes.
+// docs/design/way-back.md has the reasons.
 //
-//   - trial.go: Record, its files and ConfigMaps, and the State of a change from OnTrial to Counts or Reverted
+//   - trial.go: Record, its files and ConfigMaps, and the State of a change from OnTrial to Completed or Reverted
 //   - records.go: finds records on this node: Last, Unfinished, LastCompleted
 //   - units.go: the two systemd units that put files back without the run
 //   - confirmation.go: --confirm and its refusal, and the time until which a change waits for them

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli has everything commands share: global options and Streams (Globals), arguments, confirmation, Report (-o, --diff,
-// --timeline), Shown, through which every message passes, and the lines kubeadm's users' scripts look for (JoinedLines).
+// Package cli has everything that commands share: global flags and streams (Globals), input (ReadConfigFile, ReadInput), questions
+// (AskBefore), output in a chosen format (OutputOptions), and a run's progress and events (NewUI, Report). Every message passes
+// through Shown. JoinedLines and its siblings print the lines that kubeadm users' scripts search for. It knows nothing about
+// phases.
 package cli
 
 import (

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnose has the commands that find out why this node doesn't work: `diagnose` and `support-bundle`.
+// Package diagnose has the commands that examine this node: `diagnose` finds out why it doesn't work, `support-bundle` collects
+// everything that others need to help, and `check cis` compares it with the CIS benchmark. internal/diagnose, internal/support and
+// internal/benchmark do the work.
 package diagnose
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package encryption has the command `encryption`, which looks after the key that Secrets are encrypted with in etcd.
+// Package encryption has the command `encryption`, for the encryption of Secrets in etcd: enable, rotate, disable, status and
+// recall. phases/encryption does the work; internal/encryption decides which step comes next.
 package encryption
 
 import (

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node makes this host a node, and undoes it: init, join, reset, up, down, host prepare, host reset and preflight.
+// Package node has the commands that make this host a node and undo it: init, join, reset, up, down, host prepare, host reset and
+// preflight. `reset node` removes another node, whose host is lost. phases/bootstrap, phases/reset, phases/machine and phases do
+// the work.
 package node
 
 import (

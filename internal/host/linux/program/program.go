@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program runs programs of the real host, without a shell and in the C locale. An error has the first line of their
-// complaint.
+// Package program runs programs on the real host, without a shell and in the C locale: Run returns the output, and Command
+// prepares a process. Errors include the first line that the program wrote to standard error.
 package program
 
 import (
