@@ -77,7 +77,7 @@ verify: ## check format, go.mod, vet, lint, dead code and goldens
 	go vet -tags=man ./cmd/slipway
 	@$(MAKE) --no-print-directory lint
 	@dead=$$($(TOOL) deadcode ./cmd/slipway); test -z "$$dead" || { echo "nothing calls:"; echo "$$dead"; exit 1; }
-	go test ./... -run 'Golden|Imports|CommandTree'
+	go test ./... -run 'Golden|Imports|CommandTree|RetiredWords'
 
 cluster: build ## make a Ready control plane on this machine with `slipway init`, and all it needs
 	@$(LAB) up

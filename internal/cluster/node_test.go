@@ -147,7 +147,7 @@ func TestAwaitPods(t *testing.T) {
 	}
 }
 
-// TestAwaitObserved: a DaemonSet's generation is compared with the one that its controller has seen.
+// TestAwaitObserved: the wait ends once the controller has seen the DaemonSet's generation.
 func TestAwaitObserved(t *testing.T) {
 	const path = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
 	put := func(a *api, seen int) {
