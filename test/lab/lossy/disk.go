@@ -109,8 +109,8 @@ func share(dir string) error {
 	return errors.Wrapf(err, "cannot share the mounts on %s", dir)
 }
 
-// releaseTime bounds the wait for the kernel to release a disk.
-const releaseTime = time.Minute
+// releaseTime bounds the wait for the kernel to release a disk. On a busy machine, that has taken more than a minute.
+const releaseTime = 10 * time.Minute
 
 // Close unmounts the disk, if that hasn't been done. Its journal stays.
 func (d *Disk) Close() error {
