@@ -51,7 +51,7 @@ func TestFetchIsNoted(t *testing.T) {
 	r, notes := runtimesWithNotes(t)
 	f := &fakeCRI{dir: memory}
 	socket := f.serve(t)
-	during := fixture.FakeProgram(t, "ctr", "/bin/cat "+notes+`/* >>"$notes"; /bin/cat >/dev/null; exec /bin/cat "$notes.fails"`)
+	during := fakeCtr(t, flagsOf2, "/bin/cat "+notes+`/* >>"$notes"; /bin/cat >/dev/null; exec /bin/cat "$notes.fails"`)
 	fetches := map[string]func(context.Context) error{
 		"pull": func(ctx context.Context) error { return r.PullImage(ctx, socket, "a") },
 		"import": func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func TestFetchIsNoted(t *testing.T) {
 		t.Errorf("a failed import: error %v, notes of %q", err, notesIn(t, notes))
 	}
 	fact.In(t, during(), `"images":["a","b"]`, `"socket":"`+socket+`"`)
-	fixture.FakeProgram(t, "ctr", "/bin/cat >/dev/null")
+	fakeCtr(t, flagsOf2, "/bin/cat >/dev/null")
 	for name, fetch := range fetches {
 		f.dir = memory
 		if err := fetch(t.Context()); err != nil {

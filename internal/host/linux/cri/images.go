@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -42,13 +43,29 @@ func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error 
 // https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 const pinnedLabel = "io.cri-containerd.pinned"
 
-// ImportImages uses containerd's own client, because CRI has no such call.
+// ImportImages uses containerd's own client, because CRI has no such call. The client of containerd 1.7 can pin images only after
+// the import.
 func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []string, archive func(io.Writer) error) error {
-	return r.durably(ctx, socket, names, func() error { return importImages(ctx, socket, archive) })
+	return r.durably(ctx, socket, names, func() error {
+		help, err := runCtr(ctx, socket, "images", "import", "--help")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(help, "--label ") {
+			return importImages(ctx, socket, archive, "--label="+pinnedLabel+"=pinned")
+		}
+		err = importImages(ctx, socket, archive)
+		for _, name := range names {
+			if err == nil {
+				err = r.PinImage(ctx, socket, name, true)
+			}
+		}
+		return err
+	})
 }
 
-func importImages(ctx context.Context, socket string, archive func(io.Writer) error) error {
-	cmd, explain, err := ctr(ctx, socket, "images", "import", "--label="+pinnedLabel+"=pinned", "-")
+func importImages(ctx context.Context, socket string, archive func(io.Writer) error, flags ...string) error {
+	cmd, explain, err := ctr(ctx, socket, slices.Concat([]string{"images", "import"}, flags, []string{"-"})...)
 	if err != nil {
 		return err
 	}

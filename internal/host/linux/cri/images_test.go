@@ -91,26 +91,53 @@ func text(s string) func(io.Writer) error {
 	return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
 }
 
+// fakeCtr makes a script containerd's client, which has flags for an import.
+func fakeCtr(t *testing.T, flags, script string) (note func() string) {
+	t.Helper()
+	return fixture.FakeProgram(t, "ctr", `if [ "$7" = --help ]; then echo "`+flags+`"; exit; fi; `+script)
+}
+
+// The lines about flags in `ctr images import --help`.
+const (
+	flagsOf1 = "   --platform value           Imports content for specific platform" // containerd 1.7
+	flagsOf2 = flagsOf1 + "\n   --label value [ --label value ]  labels to attach to the image"
+)
+
+// TestImportImages: images are pinned by the import, or right after it if containerd's client can't do that.
 func TestImportImages(t *testing.T) {
-	note := fixture.FakeProgram(t, "ctr", `echo "$*" >>"$notes"; /bin/cat >>"$notes"; echo talk; echo warning >&2`)
-	list, record := fixture.Records()
 	socket := (&fakeCRI{dir: memory}).serve(t)
-	r := plan.NewRecorder(newRuntimes(t), record)
-	if err := r.ImportImages(t.Context(), "unix://"+socket, []string{"a", "b"}, text("archive")); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.PinImage(t.Context(), socket, "a", false), r.PinImage(t.Context(), socket, "c", true)); err != nil {
-		t.Fatal(err)
-	}
 	to := "--address " + socket + " --namespace k8s.io images "
-	want := to + "import --label=io.cri-containerd.pinned=pinned -\narchive" +
-		to + "label a io.cri-containerd.pinned=\n" + to + "label c io.cri-containerd.pinned=pinned\n"
-	if diff := cmp.Diff(want, note()); diff != "" {
-		t.Errorf("ctr (-want +got):\n%s", diff)
+	for flags, want := range map[string]string{
+		flagsOf2: to + "import --label=io.cri-containerd.pinned=pinned -\narchive",
+		flagsOf1: to + "import -\narchive" + to + "label a io.cri-containerd.pinned=pinned\n" + to + "label b io.cri-containerd.pinned=pinned\n",
+	} {
+		note := fakeCtr(t, flags, `echo "$*" >>"$notes"; /bin/cat >>"$notes"; echo talk; echo warning >&2`)
+		list, record := fixture.Records()
+		r := plan.NewRecorder(newRuntimes(t), record)
+		if err := r.ImportImages(t.Context(), "unix://"+socket, []string{"a", "b"}, text("archive")); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(r.PinImage(t.Context(), socket, "a", false), r.PinImage(t.Context(), socket, "c", true)); err != nil {
+			t.Fatal(err)
+		}
+		want += to + "label a io.cri-containerd.pinned=\n" + to + "label c io.cri-containerd.pinned=pinned\n"
+		if diff := cmp.Diff(want, note()); diff != "" {
+			t.Errorf("ctr (-want +got):\n%s", diff)
+		}
+		actions := []host.Action{{Verb: host.Import, Image: "a"}, {Verb: host.Import, Image: "b"}, {Verb: host.Unpin, Image: "a"}, {Verb: host.Pin, Image: "c"}}
+		if diff := cmp.Diff(actions, *list); diff != "" {
+			t.Errorf("actions (-want +got):\n%s", diff)
+		}
 	}
-	actions := []host.Action{{Verb: host.Import, Image: "a"}, {Verb: host.Import, Image: "b"}, {Verb: host.Unpin, Image: "a"}, {Verb: host.Pin, Image: "c"}}
-	if diff := cmp.Diff(actions, *list); diff != "" {
-		t.Errorf("actions (-want +got):\n%s", diff)
+}
+
+// TestPinAfterImportFails: the error names the image, and no other is pinned after it.
+func TestPinAfterImportFails(t *testing.T) {
+	note := fakeCtr(t, flagsOf1, `if [ "$6" = label ]; then echo "$7" >>"$notes"; echo denied >&2; exit 1; fi; /bin/cat >/dev/null`)
+	err := newRuntimes(t).ImportImages(t.Context(), (&fakeCRI{dir: memory}).serve(t), []string{"a", "b"}, text("archive"))
+	fact.Error(t, err, "pin", "image a", "denied")
+	if note() != "a\n" {
+		t.Errorf("pinned %q", note())
 	}
 }
 
@@ -126,7 +153,7 @@ func TestImportImagesFails(t *testing.T) {
 		"without a word":     {"exit 2", "", []string{"import", "ctr", "exit status 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fixture.FakeProgram(t, "ctr", test.script)
+			fakeCtr(t, flagsOf2, test.script)
 			r := plan.NewRecorder(newRuntimes(t), func(a host.Action) { t.Errorf("recorded %v", a) })
 			err := r.ImportImages(t.Context(), "/run/x.sock", []string{"a"}, text(test.archive))
 			fact.Error(t, err, test.want...)
@@ -139,7 +166,7 @@ func TestImportImagesFails(t *testing.T) {
 
 // ctr doesn't get to the end of an incomplete archive.
 func TestImportImagesOfHalfAnArchive(t *testing.T) {
-	note := fixture.FakeProgram(t, "ctr", `read -r line; echo "$line" >>"$notes"; /bin/cat >/dev/null; echo complete >>"$notes"`)
+	note := fakeCtr(t, flagsOf2, `read -r line; echo "$line" >>"$notes"; /bin/cat >/dev/null; echo complete >>"$notes"`)
 	damaged := errors.New("the archive is damaged")
 	archive := func(w io.Writer) error {
 		if err := text("first\n")(w); err != nil {
