@@ -125,16 +125,17 @@ func runtimeFits(ctx context.Context, h View, socket string) []fault.Finding {
 		return fail("this host's container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
 	case info.APIVersion != "v1":
 		return fail("%s %s speaks version %s of CRI, and the kubelet speaks v1", info.Name, info.Version, info.APIVersion).remedy(updateRuntime)
-	case !reportsDriver(info):
-		return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
-			remedy(updateRuntime)
 	case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
 		return fail("%s uses the cgroup driver systemd, but this host does not run systemd", info.Name).remedy(driverRemedy, false, "cgroupfs")
 	}
 	found := twoManagers(h, info.Name, info.CgroupDriver)
+	if !reportsDriver(info) {
+		found = append(found, warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
+			remedy(updateRuntime)...)
+	}
 	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, "/opt/cni/bin") {
 		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to /opt/cni/bin", info.Name, strings.Join(dirs, ", ")).
-			remedy("add /opt/cni/bin to bin_dirs in its configuration")...)
+			remedy("set bin_dir to /opt/cni/bin in its configuration, or add it to bin_dirs (containerd 2.1 or later)")...)
 	}
 	return found
 }

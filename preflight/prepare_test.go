@@ -121,17 +121,25 @@ func foreignRuntimeRows() []prepareRow {
 			[]string{"[ERROR CRI] | containerd 1.5.0 | v1alpha2 | v1 | containerd 2.0 | CRI-O 1.28"}},
 		{"CRI", "old containerd", is(func(r *host.RuntimeInfo) { r.Version = "1.7.24" }),
 			[]string{"[WARNING CRI] | containerd 1.7.24 | 1.38 | containerd 2.0 | CRI-O 1.28"}},
+		{"CRI", "old containerd with Debian's settings", is(func(r *host.RuntimeInfo) {
+			r.Version, r.CgroupDriver, r.CNIPluginDirs = "1.7.24", "cgroupfs", []string{"/usr/lib/cni"}
+		}),
+			[]string{
+				"[WARNING CRI] | containerd | cgroupfs | systemd | SystemdCgroup = true | cgroup_manager = \"systemd\" | CRI-O",
+				"[WARNING CRI] | containerd 1.7.24 | 1.38 | containerd 2.0 | CRI-O 1.28",
+				"[WARNING CRI] | containerd | /usr/lib/cni | bin_dir to /opt/cni/bin | bin_dirs | containerd 2.1",
+			}},
 		{"CRI", "systemd's driver without systemd", func(h *fakeHost) { h.remove("/run/systemd/system") },
 			[]string{"[ERROR CRI] | containerd | systemd | SystemdCgroup = false | cgroup_manager = \"cgroupfs\" | CRI-O"}},
 		{"CRI", "cgroupfs beside systemd", is(func(r *host.RuntimeInfo) { r.CgroupDriver = "cgroupfs" }),
 			[]string{"[WARNING CRI] | containerd | cgroupfs | systemd | SystemdCgroup = true | cgroup_manager = \"systemd\" | CRI-O"}},
 		{"CRI", "plugins elsewhere too", is(func(r *host.RuntimeInfo) { r.CNIPluginDirs = []string{"/usr/lib/cni", "/opt/cni/bin"} }), nil},
 		{"CRI", "plugins elsewhere", is(func(r *host.RuntimeInfo) { r.CNIPluginDirs = []string{"/usr/lib/cni", "/usr/libexec/cni"} }),
-			[]string{"[WARNING CRI] | containerd | /usr/lib/cni | /usr/libexec/cni | /opt/cni/bin | bin_dirs"}},
+			[]string{"[WARNING CRI] | containerd | /usr/lib/cni | /usr/libexec/cni | /opt/cni/bin | bin_dirs | containerd 2.1"}},
 		{"CRI", "two faults", is(func(r *host.RuntimeInfo) { r.CgroupDriver, r.CNIPluginDirs = "cgroupfs", []string{"/usr/lib/cni"} }),
 			[]string{
 				"[WARNING CRI] | containerd | cgroupfs | systemd | SystemdCgroup = true | cgroup_manager = \"systemd\" | CRI-O",
-				"[WARNING CRI] | containerd | /usr/lib/cni | /opt/cni/bin | bin_dirs",
+				"[WARNING CRI] | containerd | /usr/lib/cni | /opt/cni/bin | bin_dirs | containerd 2.1",
 			}},
 	}
 }
