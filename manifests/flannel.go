@@ -180,7 +180,7 @@ func flannelAgent(n *config.Node) corev1.Container {
 		Resources:       corev1.ResourceRequirements{Requests: requests("100m", "50Mi")},
 		Ports:           []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
 		RestartPolicy:   ptr.To(corev1.ContainerRestartPolicyAlways),
-		StartupProbe:    probe("/readyz", 1, 120),
+		StartupProbe:    probe("/readyz", 1, 600),
 		LivenessProbe:   probe("/healthz", 30, 3),
 		ReadinessProbe:  probe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
