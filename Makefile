@@ -104,7 +104,7 @@ examples: build bundle ## run examples/cloud-init and examples/ansible on real m
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
 
 vm: build bundle test-packages ## run test/vm in virtual machines, emulated if KVM doesn't work: hours (root; installs QEMU). VM='TestUp' runs one
-	go test -tags=vm,$(TAGS) -count=1 -timeout=24h -v -run '$(VM)' ./test/vm
+	go test -tags=vm,$(TAGS) -count=1 -timeout=96h -v -run '$(VM)' ./test/vm
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	go run ./test/bench

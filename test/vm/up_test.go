@@ -17,17 +17,14 @@ import (
 
 // slowTimeouts suit an emulated machine.
 const slowTimeouts = `timeouts:
-  controlPlaneComponentHealthCheck: 40m
-  kubeletHealthCheck: 40m
-  tlsBootstrap: 40m
-  discovery: 40m
-  upgradeManifests: 40m
-  kubernetesAPICall: 10m
-  etcdAPICall: 10m
+  controlPlaneComponentHealthCheck: 2h
+  kubeletHealthCheck: 2h
+  tlsBootstrap: 2h
+  discovery: 2h
+  upgradeManifests: 2h
+  kubernetesAPICall: 20m
+  etcdAPICall: 20m
 `
-
-// podLimit is how long Pods may take to run on an emulated machine.
-const podLimit = 30 * time.Minute
 
 const upConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
