@@ -9,7 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,17 +26,29 @@ type saved struct {
 	State []string // the machine's, before it was prepared
 }
 
-// savedKey changes with the Debian, the package and the bundle.
+// savedKey changes with the Debian, the package and the bundle. Each build of a Debian has another key that lets root in.
 func savedKey(m machine) string {
+	m.Helper()
 	h := sha256.New()
-	for _, path := range []string{m.Disk.Image, only(m.T, "../../dist/slipway-bundle-*.tar", "make bundle"), only(m.T, "../../bin/packages/*.deb", "make test-packages")} {
-		info, err := os.Stat(path)
+	for _, path := range []string{m.Disk.Key, only(m.T, "../../dist/slipway-bundle-*.tar", "make bundle"), only(m.T, "../../bin/packages/*.deb", "make test-packages")} {
+		sum, err := fileSum(path)
 		if err != nil {
 			m.Fatal(err)
 		}
-		fmt.Fprintln(h, path, info.Size(), info.ModTime())
+		h.Write(sum)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+func fileSum(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return h.Sum(nil), err
 }
 
 // savesPrepared keeps the disks of a prepared machine that's off.
