@@ -5,7 +5,13 @@
 
 package vm
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
+
+// rulesPath has the rules that nftables' own service loads.
+const rulesPath = "/etc/nftables.conf"
 
 // rules drop everything that comes in but answers, SSH and these ports.
 const rules = `table inet filter {
@@ -18,15 +24,23 @@ const rules = `table inet filter {
 }
 `
 
-// worksBehindFirewall drops what comes in but the ports that the documentation names, and lets Pods reach each other and the API
-// again. While they're closed, Pods don't reach the API server.
+// worksBehindFirewall drops what comes in but the ports that preflight names, and lets Pods reach each other and the API again.
+// Without these ports, Pods wouldn't reach the API server. nftables' service stays on until the next boot: stopping it would also
+// remove kube-proxy's and flannel's rules.
 func (m machine) worksBehindFirewall() {
 	m.Helper()
-	m.write("/root/rules", strings.Replace(rules, "PORTS", "22, 6443, 10250", 1))
-	m.must("nft", "--file", "/root/rules")
-	said, _ := m.try("slipway", "preflight")
-	m.Logf("preflight behind a firewall says:\n%s", said)
+	m.must("cp", "--preserve", rulesPath, "/root/rules")
+	m.write(rulesPath, strings.Replace(rules, "PORTS", "22, 6443, 10250", 1))
+	m.must("systemctl", "start", "nftables")
+	m.eventually("preflight to name the ports to open", podLimit, func() error {
+		said, err := m.try("slipway", "preflight") // fails: this host is a node already
+		if !strings.Contains(said, "{ 6443, 10250 }") {
+			return fmt.Errorf("%s%v", said, err)
+		}
+		return nil
+	})
 	m.kubectl("delete", "pods", "--all", "--namespace=kube-flannel")
 	m.asks("client-behind-firewall")
 	m.must("nft", "delete", "table", "inet", "filter")
+	m.must("cp", "--preserve", "/root/rules", rulesPath)
 }

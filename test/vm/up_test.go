@@ -49,9 +49,16 @@ func TestUp(t *testing.T) {
 	m.isAsBefore(before, m.state())
 }
 
-func (m machine) kubectl(args ...string) string {
+// kubectl repeats a command until it succeeds, as the API server of an emulated machine may be slow to answer.
+func (m machine) kubectl(args ...string) {
 	m.Helper()
-	return m.must(kubectl(args...)...)
+	m.eventually("kubectl "+strings.Join(args, " "), podLimit, func() error {
+		out, err := m.try(kubectl(args...)...)
+		if err != nil {
+			return fmt.Errorf("%s%w", out, err)
+		}
+		return nil
+	})
 }
 
 func kubectl(args ...string) []string {
@@ -87,15 +94,15 @@ const podManifest = `apiVersion: v1
 kind: Pod
 metadata: {name: NAME, labels: {app: NAME}}
 spec:
-  restartPolicy: OnFailure
+  restartPolicy: RESTARTS
   terminationGracePeriodSeconds: 0
   containers:
   - {name: probe, image: ` + nodes.ProbeImage + `, imagePullPolicy: Never, args: [ARGS]}
 ---
 `
 
-func pod(name string, args ...string) string {
-	return strings.NewReplacer("NAME", name, "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(podManifest)
+func pod(name, restarts string, args ...string) string {
+	return strings.NewReplacer("NAME", name, "RESTARTS", restarts, "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(podManifest)
 }
 
 const serviceManifest = `apiVersion: v1
@@ -108,37 +115,54 @@ spec: {selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
 // runsPod runs a server, and a client that finds it by the name of its Service.
 func (m machine) runsPod() {
 	m.Helper()
-	m.must("ctr", "--namespace=k8s.io", "images", "import", probePath)
+	m.importsProbe()
 	m.asks("client")
+}
+
+func (m machine) importsProbe() {
+	m.Helper()
+	m.must("ctr", "--namespace=k8s.io", "images", "import", probePath)
 }
 
 // asks runs a client of the server in a Pod with this name.
 func (m machine) asks(client string) {
 	m.Helper()
 	started := time.Now()
-	m.write("/root/pods.yaml", pod("server", "serve", ":8080")+serviceManifest+pod(client, "get", "http://server.default.svc.cluster.local/"))
+	m.write("/root/pods.yaml", pod("server", "Always", "serve", ":8080")+serviceManifest+
+		pod(client, "OnFailure", "get", "http://server.default.svc.cluster.local/"))
 	m.kubectl("apply", "-f", "/root/pods.yaml")
 	m.eventually("a Pod to reach a Service by its name", podLimit, func() error {
 		out, err := m.try(kubectl("get", "pod", client, "-o", "jsonpath={.status.phase}")...)
 		if err != nil || out != "Succeeded" {
-			return fmt.Errorf("the client is %q: %w", out, err)
+			return fmt.Errorf("the client is %q: %v", out, err)
 		}
 		return nil
 	})
 	m.Logf("a Pod reached a Service by its name in %s", since(started))
 }
 
+// awaitsReady waits until this machine's API server knows that nodes are Ready since their latest boot. Until a kubelet's first
+// report, it has the report from the boot before.
+func (m machine) awaitsReady(nodes ...machine) {
+	m.Helper()
+	for _, n := range nodes {
+		want := strings.TrimSpace(n.must("cat", "/proc/sys/kernel/random/boot_id")) + " True"
+		m.eventually(n.Name()+" to be Ready", podLimit, func() error {
+			const report = `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`
+			out, err := m.try(kubectl("get", "node", n.Name(), "-o", report)...)
+			if err != nil || out != want {
+				return fmt.Errorf("it reports %q and not %q: %v", out, want, err)
+			}
+			return nil
+		})
+	}
+}
+
 // comesBack waits until a node that has booted is Ready, and its Pods run and answer.
 func (m machine) comesBack() {
 	m.Helper()
 	started := time.Now()
-	m.eventually("the node to be Ready after a boot", podLimit, func() error {
-		out, err := m.try(kubectl("wait", "--for=condition=Ready", "--timeout=10s", "nodes", "--all")...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", out, err)
-		}
-		return nil
-	})
+	m.awaitsReady(m)
 	m.Logf("Ready %s after the boot", since(started))
 	m.kubectl("delete", "pod", "client", "--ignore-not-found")
 	m.asks("client-after-boot")
