@@ -6,11 +6,16 @@
 package vm
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/lab/qemu"
 )
 
@@ -39,10 +44,32 @@ func TestJoin(t *testing.T) {
 	m.takes(upArgs...)
 	w.boots()
 	w.getsAddress("192.168.77.21")
-	join := strings.Fields(m.must("slipway", "token", "create", "--print-join-command"))[2:]
-	w.takes(append([]string{"slipway", "up", "--bundle", bundlePath}, join...)...)
-	m.kubectl("wait", "--for=condition=Ready", "--timeout=5m", "nodes", "cp-1", "worker-1")
+	w.write("/root/up.yaml", m.joinConfig())
+	w.takes("slipway", "up", "--config", "/root/up.yaml", "--bundle", bundlePath)
+	m.awaitsReady(m, w)
+	w.importsProbe() // the Pods run on either node
 	m.runsPod()
+}
+
+const joinConfig = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+discovery: {bootstrapToken: {apiServerEndpoint: "ENDPOINT", token: TOKEN, caCertHashes: ["HASH"]}}
+` + slowTimeouts
+
+// joinConfig makes a token, and returns a worker's configuration with it.
+func (m machine) joinConfig() string {
+	m.Helper()
+	var args []string
+	m.eventually("a command to join with", podLimit, func() error {
+		out, err := m.try("slipway", "token", "create", "--print-join-command")
+		_, command, _ := strings.Cut(out, " join ")
+		if args = strings.Fields(command); err != nil || len(args) < 5 {
+			return fmt.Errorf("%s%v", out, err)
+		}
+		return nil
+	})
+	value := func(flag string) string { return args[slices.Index(args, flag)+1] }
+	return strings.NewReplacer("ENDPOINT", args[0], "TOKEN", value("--token"), "HASH", value("--discovery-token-ca-cert-hash")).Replace(joinConfig)
 }
 
 // plug returns QEMU's arguments for a second network interface at one end of a cable.
@@ -57,8 +84,8 @@ func plug(cable string, first bool) []string {
 	}
 }
 
-// getsAddress sets up the cable's end, and leads the default route there: the other interface has the same address on all
-// machines.
+// getsAddress sets up the cable's end, and leads the default route and the machine's name there: the other interface has the same
+// address on all machines. The kubelet reports the address of its node's name.
 func (m machine) getsAddress(address string) {
 	m.Helper()
 	m.must("sed", "-i", "/^Gateway=/d", "/etc/systemd/network/10-lab.network")
@@ -66,9 +93,14 @@ func (m machine) getsAddress(address string) {
 		address+"/24\nGateway=192.168.77.1\n")
 	m.must("networkctl", "reload")
 	m.must("/usr/lib/systemd/systemd-networkd-wait-online", "--ipv4", "--timeout=300")
-	if routes := m.must("ip", "route", "get", "192.0.2.1"); !strings.Contains(routes, address) {
-		m.Errorf("the default route is %s", routes)
-	}
+	m.must("sed", "-i", "$ a "+address+" "+m.Name(), "/etc/hosts")
+	m.eventually("a default route", 5*time.Minute, func() error {
+		routes, err := m.try("ip", "route", "get", "192.0.2.1")
+		if !strings.Contains(routes, address) {
+			return fmt.Errorf("%s%v", routes, err)
+		}
+		return nil
+	})
 }
 
 // TestUpgrade makes a node of the release before, and upgrades it.
@@ -76,7 +108,12 @@ func TestUpgrade(t *testing.T) {
 	m := bootOlder(t)
 	m.takes("slipway", "host", "prepare", "phase", "images", "--bundle", bundlePath)
 	m.takes(upgradeArgs(t)...)
-	m.takes(prepareArgs...)
+	m.eventually("the new kubelet and containerd", podLimit, func() error {
+		out, err := m.try(prepareArgs...) // waits only some minutes for the new kubelet's static Pods
+		m.Log(out)
+		return err
+	})
+	m.awaitsReady(m)
 	m.runsPod()
 }
 
@@ -111,23 +148,43 @@ func bootOlder(t *testing.T) machine {
 	return m
 }
 
-// A runtime is a host whose container runtime, or whose Linux Security Module, isn't the lab's usual.
-var runtimes = []struct {
+// A variant is a host whose container runtime, or whose Linux Security Module, isn't the lab's usual.
+type variant struct {
 	name     string
 	packages []string
-	kernel   []string
-	files    map[string]string
-}{
-	{name: "containerd-1.7", packages: []string{"containerd", "runc"}},
-	{name: "docker.io", packages: []string{"docker.io"}},
-	{name: "crun", packages: []string{"crun"}, files: map[string]string{"/etc/containerd/conf.d/crun.toml": crunSettings}},
-	{name: "selinux-permissive", packages: selinuxPackages, kernel: []string{"security=selinux", "selinux=1", "enforcing=0"}},
-	{name: "selinux-enforcing", packages: selinuxPackages, kernel: []string{"security=selinux", "selinux=1", "enforcing=1"}},
+	selinux  string // its mode
+	settings map[string]string
+	lacks    []string // facts in the refusal of the host without these settings
+	state    string   // the name of its program's file about a running container
+}
+
+var variants = []variant{
+	{name: "containerd-1.7", packages: []string{"containerd", "runc"}, settings: debianSettings, lacks: debianLacks},
+	{name: "docker.io", packages: []string{"docker.io"}, settings: debianSettings, lacks: debianLacks},
+	{name: "crun", packages: []string{"crun"}, settings: crunSettings, state: "status"},
+	{name: "selinux-permissive", packages: selinuxPackages, selinux: "Permissive"},
+	{name: "selinux-enforcing", packages: selinuxPackages, selinux: "Enforcing"},
 }
 
 var selinuxPackages = []string{"selinux-basics", "selinux-policy-default", "policycoreutils", "auditd"}
 
-const crunSettings = `version = 3
+// Debian's containerd has an older sandbox image, the cgroup driver cgroupfs, and a directory of its own for network plugins.
+var (
+	debianLacks    = []string{"registry.k8s.io/pause:3.8", config.SandboxImage()}
+	debianSettings = map[string]string{"/etc/containerd/config.toml": `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "` + config.SandboxImage() + `"
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/opt/cni/bin"
+conf_dir = "/etc/cni/net.d"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+`}
+)
+
+var crunSettings = map[string]string{"/etc/containerd/conf.d/crun.toml": `version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd]
 default_runtime_name = 'crun'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun]
@@ -135,27 +192,67 @@ runtime_type = 'io.containerd.runc.v2'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun.options]
 BinaryName = '/usr/bin/crun'
 SystemdCgroup = true
-`
+`}
 
-// TestRuntimes makes a node of each, and runs a Pod.
+// TestRuntimes makes a node of each variant, and runs a Pod.
 func TestRuntimes(t *testing.T) {
-	for _, r := range runtimes {
-		t.Run(r.name, func(t *testing.T) {
-			m := newMachine(t, func(o *qemu.Options) { o.Boot = r.kernel }, r.packages...)
-			m.boots()
-			m.installs()
-			for path, content := range r.files {
-				m.must("mkdir", "--parents", filepath.Dir(path))
-				m.write(path, content)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			m := newMachine(t, nil, v.packages...)
+			if v.selinux == "" {
+				m.boots()
+			} else {
+				m.bootsSELinux(v.selinux)
 			}
+			m.installs()
 			m.write("/root/up.yaml", upConfig)
+			m.gets(v)
 			m.takes(append(upArgs, "--dry-run")...)
 			m.takes(upArgs...)
 			m.runsPod()
-			if r.kernel != nil {
+			if v.state != "" && m.must("find", "/run/containerd/runc/k8s.io", "-name", v.state) == "" {
+				t.Errorf("no container has a file %s: another program runs them", v.state)
+			}
+			if v.selinux != "" {
 				denied, _ := m.try("ausearch", "-m", "avc", "-i") // none is an error
 				m.Logf("SELinux's denials:\n%s", denied)
 			}
 		})
+	}
+}
+
+// gets writes a variant's settings. If its runtime is there already, up first refuses it.
+func (m machine) gets(v variant) {
+	m.Helper()
+	if v.lacks != nil {
+		said, err := m.try(upArgs...)
+		if err == nil {
+			m.Error("up takes this machine as it is")
+		}
+		fact.In(m.T, said, v.lacks...)
+	}
+	for path, content := range v.settings {
+		m.must("mkdir", "--parents", filepath.Dir(path))
+		m.write(path, content)
+	}
+	if v.lacks != nil {
+		m.must("systemctl", "restart", "containerd")
+	}
+}
+
+// bootsSELinux boots a new machine with SELinux. Its files get their contexts in a first boot, which is permissive.
+func (m machine) bootsSELinux(mode string) {
+	m.Helper()
+	kernel := []string{"security=selinux", "selinux=1"}
+	m.Options.Boot = append(kernel, "enforcing=0")
+	m.boots()
+	m.must("restorecon", "-R", "-F", "-x", "/")
+	m.shutsDown()
+	if mode == "Enforcing" {
+		m.Options.Boot = append(kernel, "enforcing=1")
+	}
+	m.boots()
+	if is := strings.TrimSpace(m.must("getenforce")); is != mode {
+		m.Fatalf("SELinux is %s and not %s", is, mode)
 	}
 }
