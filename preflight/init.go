@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // The components of a control plane node, by the names of their programs and their static Pods' files.
@@ -114,7 +113,7 @@ func localEtcd(n *config.Node) []Check {
 func staticPods(n *config.Node, manifests map[string][]byte, components ...string) []Check {
 	var checks []Check
 	for _, c := range components {
-		path := thisnode.StaticPodPath(n, c)
+		path := n.Paths.StaticPod(c)
 		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Description: "the manifest does not exist, or is this configuration's, edited or not"})
 	}
 	return checks
@@ -184,7 +183,7 @@ const endpointTimeout = 3 * time.Second
 // own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, belongs to that cluster.
 func existingCluster(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||
-		exists(h, thisnode.StaticPodPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
+		exists(h, n.Paths.StaticPod(apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // Leftover is a file that exists only on a host that has joined a cluster, or begun to.
@@ -49,7 +48,7 @@ func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 		checks = append(checks, localEtcd(n)...)
 	}
 	for _, c := range components {
-		path := thisnode.StaticPodPath(n, c)
+		path := n.Paths.StaticPod(c)
 		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: joinedPod(path, c, leftovers), Description: "the manifest does not exist, or is from an earlier join to this cluster"})
 	}
 	return slices.Concat(checks, joining(n, leftovers))
@@ -96,8 +95,8 @@ func noManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case exists(h, thisnode.StaticPodPath(n, apiServer)):
-		return fail("this host already runs a control plane (%s)", thisnode.StaticPodPath(n, apiServer)).
+	case exists(h, n.Paths.StaticPod(apiServer)):
+		return fail("this host already runs a control plane (%s)", n.Paths.StaticPod(apiServer)).
 			remedy("to make it a worker of a cluster, run `slipway reset` first")
 	case err != nil:
 		return notListed(dir, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // portUse is a TCP port and the program that will listen on it, on one address or, if that's empty, on all of them.
@@ -84,7 +83,7 @@ func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (finding
 // has begun, and p is systemd's kubelet, or any kubelet if there's no systemd.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
 	if p.Name != kubelet {
-		return exists(h, thisnode.StaticPodPath(n, p.Name))
+		return exists(h, n.Paths.StaticPod(p.Name))
 	}
 	unit, err := h.Unit(ctx, kubeletUnit)
 	begun := initBegun
@@ -98,13 +97,13 @@ func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) boo
 // initBegun reports whether this host is a control plane, even if its init was interrupted after it started the kubelet. A worker
 // of another cluster has neither the CA's key nor the administrator's kubeconfig.
 func initBegun(n *config.Node, h View) bool {
-	return exists(h, thisnode.StaticPodPath(n, apiServer)) || exists(h, filepath.Join(n.Paths.PKI, "ca.key")) ||
+	return exists(h, n.Paths.StaticPod(apiServer)) || exists(h, filepath.Join(n.Paths.PKI, "ca.key")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
 }
 
 // joinBegun reports whether this host is a node or was about to be. These files' checks say whether it's this cluster's.
 func joinBegun(n *config.Node, h View) bool {
-	return exists(h, thisnode.KubeletConf(n)) || exists(h, thisnode.BootstrapConf(n))
+	return exists(h, n.Paths.KubeletKubeconfig()) || exists(h, n.Paths.BootstrapKubeconfig())
 }
 
 func exists(h View, path string) bool {
@@ -135,7 +134,7 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 			return notListed(dir, err)
 		case len(entries) == 0:
 			return nil
-		case exists(h, thisnode.StaticPodPath(n, etcd)) && exists(h, filepath.Join(dir, "member")):
+		case exists(h, n.Paths.StaticPod(etcd)) && exists(h, filepath.Join(dir, "member")):
 			return note("%s holds the data of this node's etcd", dir)
 		}
 		return fail("%s is not empty, and its content is not from this node's etcd", dir).

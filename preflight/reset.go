@@ -13,7 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // Reset lists the checks of a host before its node is removed.
@@ -80,7 +79,7 @@ func hasManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
 	}
 	var found []fault.Finding
 	for _, c := range components {
-		path := thisnode.StaticPodPath(n, c)
+		path := n.Paths.StaticPod(c)
 		_, err := h.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

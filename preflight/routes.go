@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // networks compares the cluster's two networks with the host's routes.
@@ -46,7 +45,7 @@ func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting st
 		if err != nil {
 			return warn("cannot read this host's routes, so the %s network is not checked: %v", of, err).remedy("compare it with `ip route`")
 		}
-		inUse := exists(h, thisnode.StaticPodPath(n, apiServer)) || n.Join != nil && joinBegun(n, h)
+		inUse := exists(h, n.Paths.StaticPod(apiServer)) || n.Join != nil && joinBegun(n, h)
 		var found []fault.Finding
 		for _, subnet := range subnets() {
 			network := fmt.Sprintf("the %s network %s", of, subnet)

@@ -8,7 +8,6 @@ package benchmark
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +84,7 @@ func Run(h host.Host, n *config.Node) []Result {
 			rows = append(append(rows, etcdRows()...), etcdFileRows()...)
 		}
 		for _, name := range names {
-			o.pods[name], _ = thisnode.StaticPod(h, thisnode.StaticPodPath(n, name))
+			o.pods[name], _ = thisnode.StaticPod(h, n.Paths.StaticPod(name))
 		}
 		rows = slices.Concat(rows, controlPlaneRows(), controlPlaneFileRows())
 	}
@@ -108,5 +107,5 @@ func compareIDs(a, b string) int {
 }
 
 func (o *observation) manifest(component string) string {
-	return filepath.Join(o.node.Paths.Manifests, component+".yaml")
+	return o.node.Paths.StaticPod(component)
 }

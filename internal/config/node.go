@@ -160,6 +160,17 @@ func DefaultPaths() Paths {
 	}
 }
 
+// StaticPod is a component's static Pod.
+func (p Paths) StaticPod(component string) string { return path.Join(p.Manifests, component+".yaml") }
+
+// KubeletKubeconfig is the kubelet's kubeconfig file.
+func (p Paths) KubeletKubeconfig() string { return path.Join(p.Kubeconfigs, "kubelet.conf") }
+
+// BootstrapKubeconfig is the kubeconfig file a kubelet uses to request its first certificate.
+func (p Paths) BootstrapKubeconfig() string {
+	return path.Join(p.Kubeconfigs, "bootstrap-kubelet.conf")
+}
+
 // KubeletConfig is the kubelet's configuration file.
 func (p Paths) KubeletConfig() string { return path.Join(p.Kubelet, "config.yaml") }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -168,7 +167,7 @@ func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
 
 // TrustInKubelet makes the kubelet trust this host's CAs, and reports whether it didn't before. Its credentials are its own.
 func (s Store) TrustInKubelet() (changed bool, err error) {
-	path := thisnode.KubeletConf(s.Config)
+	path := s.Config.Paths.KubeletKubeconfig()
 	data, err := host.ReadIfExists(s.Host, path)
 	if err != nil || data == nil {
 		return false, err

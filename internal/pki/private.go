@@ -69,7 +69,7 @@ func (s Store) ownerOf(path string) (owner host.Owner, known bool, err error) {
 
 // runsAs returns the user of a component's static Pod on this host; found is false for root.
 func (s Store) runsAs(component string) (owner host.Owner, found bool) {
-	pod, found := thisnode.StaticPod(s.Host, thisnode.StaticPodPath(s.Config, component))
+	pod, found := thisnode.StaticPod(s.Host, s.Config.Paths.StaticPod(component))
 	if !found || pod.Spec.SecurityContext == nil {
 		return host.Owner{}, false
 	}

@@ -27,7 +27,7 @@ func (t *trust) pod(component string) *corev1.Pod {
 	if pod, known := t.pods[component]; known {
 		return pod
 	}
-	path := thisnode.StaticPodPath(t.r.Store.Config, component)
+	path := t.r.Store.Config.Paths.StaticPod(component)
 	var pod *corev1.Pod
 	data, err := host.ReadIfExists(t.r.Store.Host, path)
 	switch {
@@ -47,7 +47,7 @@ func (t *trust) pod(component string) *corev1.Pod {
 // expected reports whether this host should have a component; for etcd if the configuration, or else etcd's certificate, says so.
 func (t *trust) expected(component string) bool {
 	h, n := t.r.Store.Host, t.r.Store.Config
-	if sign, err := thisnode.NodeEvidence(h, n); err == nil && sign == "" {
+	if sign, err := thisnode.NodeEvidence(h, n.Paths); err == nil && sign == "" {
 		return false // only a copy of its files
 	}
 	if component != manifests.EtcdName {

@@ -104,7 +104,7 @@ func (t *trust) managerAccepts(flag string, signs credential) bool {
 	if len(signs.now) < 2 {
 		return true
 	}
-	data, err := host.ReadIfExists(t.r.Store.Host, thisnode.StaticPodPath(t.r.Store.Config, manifests.ControllerManagerName))
+	data, err := host.ReadIfExists(t.r.Store.Host, t.r.Store.Config.Paths.StaticPod(manifests.ControllerManagerName))
 	if err == nil {
 		data, err = t.r.Store.WithSigner(data)
 	}

@@ -59,7 +59,7 @@ func (e *emptyError) Is(target error) bool { return target == fs.ErrNotExist }
 // CheckMember returns nil if this host's kubelet is a member of n's cluster under n's name, with a certificate that's valid now,
 // and otherwise the reason. If the certificate has expired, that's an *ExpiredError.
 func CheckMember(h host.Host, n *config.Node) error {
-	conf, err := ReadKubeletFile(h, KubeletConf(n))
+	conf, err := ReadKubeletFile(h, n.Paths.KubeletKubeconfig())
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 // storedURLs returns the client URLs of all members that this host's etcd knew when it stopped. Its static Pod names only the members of
 // the time it joined, and a running etcd reports its members itself.
 func storedURLs(h host.Host, n *config.Node) (urls []string) {
-	pod, _ := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
+	pod, _ := StaticPod(h, n.Paths.StaticPod(manifests.EtcdName))
 	member, _ := manifests.ReadEtcd(pod)
 	database, mounted := OnHost(pod, path.Join(member.DataDir, "member", "snap", "db"))
 	if !mounted {
@@ -148,13 +148,13 @@ func KnownEtcdMembers(h host.Host, n *config.Node) []etcd.Member {
 
 // EtcdMember returns the member described by this host's static Pod of etcd.
 func EtcdMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	pod, _ := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
+	pod, _ := StaticPod(h, n.Paths.StaticPod(manifests.EtcdName))
 	return manifests.ReadEtcd(pod)
 }
 
 // ExternalEtcd returns the etcd on other hosts that this host's API server uses, by its static Pod; nil if there's none.
 func ExternalEtcd(h host.Host, n *config.Node) *config.ExternalEtcd {
-	pod, found := StaticPod(h, StaticPodPath(n, manifests.APIServerName))
+	pod, found := StaticPod(h, n.Paths.StaticPod(manifests.APIServerName))
 	if _, local := EtcdMember(h, n); local || !found {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (s *stage) startEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixture.Put(t, s.root, StaticPodPath(s.node, manifests.EtcdName), string(pod))
+	fixture.Put(t, s.root, s.node.Paths.StaticPod(manifests.EtcdName), string(pod))
 }
 
 // pods is an API with these Pods. cp-0 to cp-3 are control planes with the addresses 192.0.2.10 to 192.0.2.13; w-1 is a worker.
@@ -257,7 +257,7 @@ func TestEndpointsOfAHangingAPI(t *testing.T) {
 
 func TestExternalEtcd(t *testing.T) {
 	s := newStage(t)
-	path := StaticPodPath(s.node, manifests.APIServerName)
+	path := s.node.Paths.StaticPod(manifests.APIServerName)
 	put := func(servers string) {
 		fixture.Put(t, s.root, path, "spec: {containers: [{command: [kube-apiserver, '--etcd-servers="+servers+"', --etcd-cafile=/ca, --etcd-certfile=/crt, --etcd-keyfile=/key]}]}")
 	}

@@ -47,35 +47,22 @@ func IsControlPlane(h host.Host) bool {
 
 // HasBegun reports whether an earlier run has begun to make this host the node n describes. If so, operators' later edits stay.
 func HasBegun(h host.Host, n *config.Node) bool {
-	return IsControlPlane(h) || n.Join != nil && (HasJoined(h, n) || h.CreatedBySlipway(BootstrapConf(n)))
-}
-
-// KubeletConf is the path of the kubelet's kubeconfig file.
-func KubeletConf(n *config.Node) string { return filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf") }
-
-// BootstrapConf is the path of the kubeconfig file a kubelet uses to request its first certificate.
-func BootstrapConf(n *config.Node) string {
-	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
+	return IsControlPlane(h) || n.Join != nil && (HasJoined(h, n) || h.CreatedBySlipway(n.Paths.BootstrapKubeconfig()))
 }
 
 // NodeEvidence is a file that makes this host a node or part of one: its kubelet's kubeconfig file, or a static Pod; "" if there's
 // none. The static Pods' directory is no sign, because the kubelet's packages bring it.
-func NodeEvidence(h host.Reader, n *config.Node) (string, error) {
-	for _, path := range []string{KubeletConf(n), BootstrapConf(n)} {
+func NodeEvidence(h host.Reader, p config.Paths) (string, error) {
+	for _, path := range []string{p.KubeletKubeconfig(), p.BootstrapKubeconfig()} {
 		if _, err := h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return path, err
 		}
 	}
-	pods, err := host.VisibleFiles(h, n.Paths.Manifests)
+	pods, err := host.VisibleFiles(h, p.Manifests)
 	if err != nil || len(pods) == 0 {
 		return "", host.IgnoreMissing(err)
 	}
 	return pods[0], nil
-}
-
-// StaticPodPath is the path of a component's static Pod.
-func StaticPodPath(n *config.Node, component string) string {
-	return filepath.Join(n.Paths.Manifests, component+".yaml")
 }
 
 // StaticPod reads a static Pod. found is false if it's missing, unreadable or broken, or has no container.
@@ -176,11 +163,11 @@ func SeemsUnfinished(h host.Host, n *config.Node) bool {
 	case n.Join != nil && joinUnfinished(h, n):
 		return true
 	case n.Join != nil && HasJoined(h, n):
-		return h.CreatedBySlipway(BootstrapConf(n)) && n.Join.NodeGone
+		return h.CreatedBySlipway(n.Paths.BootstrapKubeconfig()) && n.Join.NodeGone
 	case n.Join != nil:
-		return h.CreatedBySlipway(BootstrapConf(n)) || !n.Join.Marked
+		return h.CreatedBySlipway(n.Paths.BootstrapKubeconfig()) || !n.Join.Marked
 	}
-	path := KubeletConf(n)
+	path := n.Paths.KubeletKubeconfig()
 	data, err := h.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return !IsControlPlane(h)

@@ -208,7 +208,7 @@ func (s Source) NodeBefore(ctx context.Context, b *Backup, self *config.JoinConf
 	if err != nil {
 		return nil, nil, err
 	}
-	_, missing := s.Host.Lstat(thisnode.StaticPodPath(n, manifests.EtcdName))
+	_, missing := s.Host.Lstat(n.Paths.StaticPod(manifests.EtcdName))
 	return n.With(func(n *config.Node) {
 		if assumed && missing != nil && b.Manifests[manifests.EtcdName] == "" {
 			n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local

@@ -41,7 +41,7 @@ func APIServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, err
 	if err != nil {
 		return nil, err
 	}
-	if own, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName)); found {
+	if own, found := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName)); found {
 		servers[env.Config.Name] = own
 	}
 	return servers, nil

@@ -35,7 +35,7 @@ func (m *Move) certificates(_ context.Context, env *step.Env) error {
 
 // kubeletFiles are the files with the kubelet's settings that may have the node's address.
 func kubeletFiles(env *step.Env) []string {
-	files := []string{thisnode.KubeletConf(env.Config), env.Config.Paths.KubeletFlags(), env.Config.Paths.KubeletConfig()}
+	files := []string{env.Config.Paths.KubeletKubeconfig(), env.Config.Paths.KubeletFlags(), env.Config.Paths.KubeletConfig()}
 	for _, flag := range thisnode.AdministratorsFlags(env.Host) {
 		if flag.Name == nodeIPFlag && !slices.Contains(files, flag.From) {
 			files = append(files, flag.From)
@@ -107,7 +107,7 @@ func sharedFiles(env *step.Env) (files []string) {
 		}
 	}
 	if !env.Config.ControlPlane {
-		files = append(files, thisnode.KubeletConf(env.Config))
+		files = append(files, env.Config.Paths.KubeletKubeconfig())
 	}
 	return files
 }

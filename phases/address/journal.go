@@ -39,13 +39,13 @@ func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) 
 	if m.To.IsValid() {
 		m.From = append(m.From, m.To)
 	}
-	pod, found := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.APIServerName))
+	pod, found := thisnode.StaticPod(h, n.Paths.StaticPod(manifests.APIServerName))
 	if !found {
 		return nil, nil, fault.New("this host has no static Pod of an API server", "on a worker, the address is the kubelet's: --node-ip")
 	}
 	advertised, err := netip.ParseAddr(manifests.FlagOf(pod, "advertise-address"))
 	if err != nil {
-		return nil, nil, errors.Wrapf(err, "%s: --advertise-address", thisnode.StaticPodPath(n, manifests.APIServerName))
+		return nil, nil, errors.Wrapf(err, "%s: --advertise-address", n.Paths.StaticPod(manifests.APIServerName))
 	}
 	m.From = slices.DeleteFunc(append(m.From, advertised), func(a netip.Addr) bool { return a == wanted.To })
 	slices.SortFunc(m.From, netip.Addr.Compare)

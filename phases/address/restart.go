@@ -60,7 +60,7 @@ func (m *Move) swap(ctx context.Context, env *step.Env, turn node.Lease, compone
 // components are those whose static Pod has a former address, or which run with older files.
 func (m *Move) components(ctx context.Context, env *step.Env) (list []node.Replacement, err error) {
 	for _, name := range node.StaticPods(env) {
-		manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, name))
+		manifest, err := env.Host.ReadFile(env.Config.Paths.StaticPod(name))
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func ControlPlane(ctx context.Context, env *step.Env, components []node.Replacem
 	}
 	var paths []string
 	for _, component := range manifests.Components(env.Config) {
-		paths = append(paths, thisnode.StaticPodPath(env.Config, component))
+		paths = append(paths, env.Config.Paths.StaticPod(component))
 	}
 	if err := backUpAll(env, dir, record, written, paths); err != nil {
 		return err

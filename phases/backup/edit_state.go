@@ -122,7 +122,7 @@ func MemberIn(manifest []byte) (manifests.LocalMember, error) {
 
 // ClusterCAs returns the CAs of this host's cluster, and their file. A worker has them in its kubelet's kubeconfig file.
 func ClusterCAs(env *step.Env) (list []*x509.Certificate, path string, err error) {
-	path = thisnode.KubeletConf(env.Config)
+	path = env.Config.Paths.KubeletKubeconfig()
 	if !env.Config.ControlPlane {
 		conf, err := thisnode.ReadKubeletFile(env.Host, path)
 		if err == nil {

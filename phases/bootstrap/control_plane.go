@@ -90,7 +90,7 @@ func writeStaticPod(ctx context.Context, env *step.Env, component string, member
 	if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 		return err
 	}
-	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, component), Data: data, Mode: 0o600}
+	file := ownership.File{Path: env.Config.Paths.StaticPod(component), Data: data, Mode: 0o600}
 	keeper := podKeeper(env, component)
 	pending, err := keeper.Pending(staticPodWriter(env, component), file)
 	if err != nil {

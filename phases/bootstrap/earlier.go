@@ -58,7 +58,7 @@ func podKeeper(env *step.Env, component string) ownership.Keeper {
 // replaceUnfinished writes the static Pod of a component that an earlier run may have started, and makes the component run with
 // it and with reissued files. The kubelet by itself would take 15 to 25 seconds (node.ReplaceStaticPods).
 func replaceUnfinished(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
-	_, missing := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
+	_, missing := env.Host.Lstat(env.Config.Paths.StaticPod(component))
 	differing, err := ownership.Differing(env.Host, pending)
 	if err != nil {
 		return err

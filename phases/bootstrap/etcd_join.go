@@ -129,7 +129,7 @@ func removeMember(ctx context.Context, env *step.Env) error {
 
 // endMember removes etcd's static Pod, if any, and waits until its container has ended.
 func endMember(ctx context.Context, env *step.Env) error {
-	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); err != nil {
 		return host.IgnoreMissing(err)
 	}

@@ -59,7 +59,7 @@ func wantedManifests(env *step.Env) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		wanted[thisnode.StaticPodPath(env.Config, c)] = data
+		wanted[env.Config.Paths.StaticPod(c)] = data
 	}
 	return wanted, nil
 }
@@ -175,7 +175,7 @@ func runPreflightJoin(ctx context.Context, env *step.Env) error {
 func leftovers(env *step.Env) []preflight.Leftover {
 	n := env.Config
 	if n.Join.Server == "" { // the cluster is unknown
-		return []preflight.Leftover{{Path: thisnode.KubeletConf(n)}, {Path: thisnode.BootstrapConf(n)}, {Path: n.Join.CAPath}}
+		return []preflight.Leftover{{Path: n.Paths.KubeletKubeconfig()}, {Path: n.Paths.BootstrapKubeconfig()}, {Path: n.Join.CAPath}}
 	}
 	ours := func(list []*x509.Certificate, err error) error {
 		if err == nil && !thisnode.SharesCA(list, n) {
@@ -184,7 +184,7 @@ func leftovers(env *step.Env) []preflight.Leftover {
 		return err
 	}
 	return []preflight.Leftover{
-		{Path: thisnode.KubeletConf(n), Foreign: func([]byte) error {
+		{Path: n.Paths.KubeletKubeconfig(), Foreign: func([]byte) error {
 			err := thisnode.CheckMember(env.Host, n)
 			var expired *thisnode.ExpiredError
 			if errors.As(err, &expired) || errors.Is(err, fs.ErrNotExist) { // not signed yet
@@ -192,7 +192,7 @@ func leftovers(env *step.Env) []preflight.Leftover {
 			}
 			return err
 		}},
-		{Path: thisnode.BootstrapConf(n), Foreign: func(data []byte) error {
+		{Path: n.Paths.BootstrapKubeconfig(), Foreign: func(data []byte) error {
 			_, trusted, err := kubeconfig.Server(data)
 			return ours(trusted, err)
 		}},

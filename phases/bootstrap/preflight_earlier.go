@@ -160,7 +160,7 @@ func knowsEtcd(env *step.Env) bool {
 }
 
 func staticPodThere(env *step.Env, component string) ([]byte, error) {
-	return host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+	return host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(component))
 }
 
 // etcdHasData looks in the directories of etcd's static Pod and of this configuration. It's true for an external etcd, and if a

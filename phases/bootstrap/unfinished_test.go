@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -332,12 +331,12 @@ func TestCorrectedJoin(t *testing.T) {
 			s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 			before := map[string]string{}
 			for _, c := range []string{"etcd", "kube-apiserver"} {
-				before[c] = s.Get(t, thisnode.StaticPodPath(s.Config, c))
+				before[c] = s.Get(t, s.Config.Paths.StaticPod(c))
 			}
 			s.Play(t, joinStaticPods())
 			phasetest.Fatal(t, writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil))
 			for c, text := range before {
-				if changed := s.Get(t, thisnode.StaticPodPath(s.Config, c)) != text; changed != slices.Contains(tt.replaces, c) {
+				if changed := s.Get(t, s.Config.Paths.StaticPod(c)) != text; changed != slices.Contains(tt.replaces, c) {
 					t.Errorf("%s written: %t", c, changed)
 				}
 			}
@@ -434,12 +433,12 @@ func TestCorrectedJoinSparesEtcd(t *testing.T) {
 				s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 			}
 			s.FakeHost.Jobs = nil
-			before := s.Get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName))
+			before := s.Get(t, s.Config.Paths.StaticPod(manifests.EtcdName))
 			err := writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil)
 			if kept := (*node.QuorumError)(nil); errors.As(err, &kept) != needed || !needed && err != nil {
 				t.Errorf("error %v", err)
 			}
-			if stays := s.Get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName)) == before; stays != needed {
+			if stays := s.Get(t, s.Config.Paths.StaticPod(manifests.EtcdName)) == before; stays != needed {
 				t.Errorf("the static Pod stays: %t", stays)
 			}
 			if stopped := s.FakeHost.Did("stop container"); (len(stopped) == 0) != (needed || tt.alone) {

@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -92,14 +91,14 @@ func editsHere(ctx context.Context, env *step.Env) ([]podEdits, error) {
 		if env.Config.Upgrade.Before != nil {
 			p.suffix = patchSuffix(env)
 		}
-		p.err = errors.WithMessage(p.find(env, view), thisnode.StaticPodPath(env.Config, name))
+		p.err = errors.WithMessage(p.find(env, view), env.Config.Paths.StaticPod(name))
 		list = append(list, p)
 	}
 	return list, nil
 }
 
 func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
-	path := thisnode.StaticPodPath(env.Config, p.component)
+	path := env.Config.Paths.StaticPod(p.component)
 	have, err := host.ReadIfExists(env.Host, path)
 	if err != nil || have == nil {
 		return err // the check StaticPodManifest reports it

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -105,7 +104,7 @@ func TestChangedConfiguration(t *testing.T) {
 			withFlag(t, s)
 			const kept = "/etc/kubernetes/tmp/kubeadm-backup-manifests-2026-11-01-14-00-00/"
 			s.Put(t, kept+"upgrade.yaml", "node: cp-1\nto: v1.37.2\n")
-			path := thisnode.StaticPodPath(s.Config, manifests.ControllerManagerName)
+			path := s.Config.Paths.StaticPod(manifests.ControllerManagerName)
 			s.Put(t, kept+"kube-controller-manager.yaml", s.Get(t, path))
 			if err := os.Chtimes(filepath.Join(s.Root, path), time.Time{}, manifestsWritten.Add(3*time.Hour)); err != nil {
 				t.Fatal(err)

@@ -35,7 +35,7 @@ type protection struct {
 // lostProtection compares the current static Pod, mine, with the upgrade's.
 func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *corev1.Pod) (lost protection, err error) {
 	_, before, wanted := e.pods()
-	of, err := backup.DetectEdit(env, thisnode.StaticPodPath(env.Config, e.component))
+	of, err := backup.DetectEdit(env, env.Config.Paths.StaticPod(e.component))
 	if err != nil {
 		return lost, err
 	}

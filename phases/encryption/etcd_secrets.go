@@ -70,7 +70,7 @@ func (v values) providers(ring encryption.Keyring) ([]string, error) {
 }
 
 func apiServer(env *step.Env) *corev1.Pod {
-	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	pod, _ := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	return pod
 }
 

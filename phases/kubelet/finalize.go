@@ -35,7 +35,7 @@ func Finalize() step.Phase {
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
-	path := thisnode.KubeletConf(env.Config)
+	path := env.Config.Paths.KubeletKubeconfig()
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return err

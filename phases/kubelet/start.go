@@ -204,5 +204,5 @@ func restartForConf(ctx context.Context, env *step.Env) error {
 	if !env.Rerun || !env.Unfinished {
 		return nil
 	}
-	return node.RestartStaleKubelet(ctx, env, thisnode.KubeletConf(env.Config))
+	return node.RestartStaleKubelet(ctx, env, env.Config.Paths.KubeletKubeconfig())
 }

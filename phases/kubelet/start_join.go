@@ -65,7 +65,7 @@ func runKubeletStartJoin(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		wanted = append(wanted, ownership.File{Path: thisnode.BootstrapConf(n), Data: bootstrap, Mode: 0o600, Secret: true})
+		wanted = append(wanted, ownership.File{Path: n.Paths.BootstrapKubeconfig(), Data: bootstrap, Mode: 0o600, Secret: true})
 	}
 	for _, dir := range []string{n.Paths.Kubeconfigs, filepath.Dir(n.Join.CAPath)} {
 		if err := env.Host.EnsureDir(dir, 0o755); err != nil {

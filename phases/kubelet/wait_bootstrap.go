@@ -53,12 +53,12 @@ func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	// Without these, the node would need the credentials for joining again.
-	for _, path := range []string{thisnode.KubeletConf(n), thisnode.KubeletClientPEM(env.Host, n)} {
+	for _, path := range []string{n.Paths.KubeletKubeconfig(), thisnode.KubeletClientPEM(env.Host, n)} {
 		if err := host.IgnoreMissing(env.Host.SyncFiles(path)); err != nil {
 			return err
 		}
 	}
-	if err := env.Host.Remove(thisnode.BootstrapConf(n)); err != nil {
+	if err := env.Host.Remove(n.Paths.BootstrapKubeconfig()); err != nil {
 		return err
 	}
 	if err := awaitSandbox(ctx, env); err != nil {
@@ -71,7 +71,7 @@ func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 // awaitKubeletConf waits for kubelet.conf and for the certificate it names. The kubelet writes the first at once, and the second
 // when the cluster has signed it; on a host that had joined before, it replaces an expired certificate.
 func awaitKubeletConf(ctx context.Context, env *step.Env) error {
-	path, limit := thisnode.KubeletConf(env.Config), &env.Config.Timeouts.TLSBootstrap
+	path, limit := env.Config.Paths.KubeletKubeconfig(), &env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", *limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` shows why, and `kubectl get csr` on a control plane whether it asked for one"
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
@@ -104,7 +104,7 @@ func keepsCertificate(env *step.Env) bool {
 	if err != nil || settings.RotateCertificates {
 		return false
 	}
-	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
+	conf, err := thisnode.ReadKubeletFile(env.Host, env.Config.Paths.KubeletKubeconfig())
 	return err == nil && conf.CheckFor(env.Host, thisnode.RegisteredName(env.Host, env.Config)) == nil
 }
 
@@ -135,7 +135,7 @@ func unknownIssuer(env *step.Env) error {
 // clusterCAs returns the cluster's CAs as this node knows them: the CAs in kubelet.conf and, while a CA is being replaced, the
 // others in ca.crt.
 func clusterCAs(env *step.Env) ([]*x509.Certificate, error) {
-	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
+	conf, err := thisnode.ReadKubeletFile(env.Host, env.Config.Paths.KubeletKubeconfig())
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 	if !changed && !state.Replaced {
 		return p.releaseInterruptedLease(ctx, env)
 	}
-	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
+	if _, err := env.Host.Lstat(env.Config.Paths.KubeletKubeconfig()); err != nil {
 		return host.IgnoreMissing(err) // it waits for its settings
 	}
 	if p.ControlPlane != nil {
@@ -173,7 +173,7 @@ func adopted(ctx context.Context, env *step.Env) error {
 		}
 	}
 	for _, component := range node.StaticPods(env) {
-		pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+		pod, found := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(component))
 		if !found {
 			continue
 		}

@@ -109,7 +109,7 @@ func quotaOf(env *step.Env, s etcd.Status) int64 {
 	if s.Quota > 0 {
 		return s.Quota
 	}
-	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	pod, _ := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	return manifests.EtcdQuota(pod)
 }
 

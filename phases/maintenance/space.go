@@ -30,7 +30,7 @@ func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
 	if !found || own.PeerURL != m.PeerURL {
 		return hasRoomThere(ctx, env, m)
 	}
-	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	pod, err := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.EtcdName))
 	if err != nil {
 		return unknownSpaceError{err}
 	}

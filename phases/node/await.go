@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -67,7 +66,7 @@ func awaitHealthy(ctx context.Context, env *step.Env, component string) error {
 func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTimeout)
 	defer cancel()
-	missing := env.Host.AwaitFile(ctx, thisnode.StaticPodPath(env.Config, component), nil)
+	missing := env.Host.AwaitFile(ctx, env.Config.Paths.StaticPod(component), nil)
 	probe, err := ComponentProbe(env, component)
 	if missing == nil && errors.Is(err, fs.ErrNotExist) {
 		// In a plan, files it doesn't write, such as a skipped phase's, count as present, and every probe as healthy.
@@ -78,7 +77,7 @@ func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Pr
 
 // ComponentProbe returns the liveness probe in a component's static Pod. It fails if the Pod is missing, broken or without a probe.
 func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
-	path := thisnode.StaticPodPath(env.Config, component)
+	path := env.Config.Paths.StaticPod(component)
 	data, err := env.Host.ReadFile(path)
 	if err != nil {
 		return host.Probe{}, errors.Wrapf(err, "the static Pod that phase `control-plane %s` writes", strings.TrimPrefix(component, "kube-"))

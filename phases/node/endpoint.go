@@ -77,7 +77,7 @@ func ForgetEndpoint(ctx context.Context, env *step.Env, address string) error {
 // AskServer asks the API server at host:port with the CAs that this node's kubelet trusts, and without credentials. Its certificate has
 // to be for name, or for the host if that's empty. Any answer will do.
 func AskServer(ctx context.Context, env *step.Env, endpoint, name string) error {
-	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
+	conf, err := thisnode.ReadKubeletFile(env.Host, env.Config.Paths.KubeletKubeconfig())
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 // OwnEtcdCluster returns the ID of the cluster that the data of this host's etcd belongs to; 0 if it has no data, or the host no
 // etcd. A workflow that was interrupted has removed the static Pod, but not its journal.
 func OwnEtcdCluster(env *step.Env) (uint64, error) {
-	pod, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	pod, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	if err != nil {
 		return 0, err
 	}
@@ -124,7 +124,7 @@ func newestLog(env *step.Env, dir string) (path string, head []byte, err error) 
 // EtcdPlaces returns the directories used by nothing but an etcd on this host, and the places where its log may be: for the
 // static Pod that this run would write, with its patches, and for the present Pod.
 func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
-	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	have, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -125,7 +124,7 @@ func (x EtcdDataReplacement) Started(env *step.Env) (bool, error) {
 	if moved, err := x.Moved(env); err != nil || moved || x.OldData == "" {
 		return moved, err
 	}
-	runs, err := host.Exists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	runs, err := host.Exists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	return !runs && err == nil, err
 }
 
@@ -174,7 +173,7 @@ func (x EtcdDataReplacement) copyOwner(env *step.Env) error {
 // with the kubelet nor after a reboot.
 func (x EtcdDataReplacement) Stop(ctx context.Context, env *step.Env, grace time.Duration) error {
 	env.UI.Printf("Stopping the kubelet and the control plane")
-	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
+	if err := env.Host.Remove(env.Config.Paths.StaticPod(manifests.EtcdName)); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
@@ -195,7 +194,7 @@ func (x EtcdDataReplacement) Stop(ctx context.Context, env *step.Env, grace time
 
 // stopReplay stops the etcd of a recovery that was interrupted, if another workflow takes over from that.
 func stopReplay(ctx context.Context, env *step.Env) error {
-	path := thisnode.StaticPodPath(env.Config, EtcdReplayName)
+	path := env.Config.Paths.StaticPod(EtcdReplayName)
 	if here, err := host.Exists(env.Host, path); err != nil || !here {
 		return err
 	}

@@ -83,10 +83,10 @@ func (j EtcdJournal) WithUndoRemedy(env *step.Env, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	path, pod := EtcdJournalPath(env.Config), thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	path, pod := EtcdJournalPath(env.Config), env.Config.Paths.StaticPod(manifests.EtcdName)
 	back := fmt.Sprintf("this host's etcd is stopped, and its data is as it was before `slipway %s`. To start it with that data, copy `manifest` from %s to %s, "+
 		"remove %s and (if it's there) %s, and run `systemctl start %s`",
-		j.Command, path, pod, path, thisnode.StaticPodPath(env.Config, EtcdReplayName), KubeletUnit)
+		j.Command, path, pod, path, env.Config.Paths.StaticPod(EtcdReplayName), KubeletUnit)
 	return fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; ", "; ")+back)
 }
 

@@ -80,7 +80,7 @@ func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(
 func AwaitPeers(ctx context.Context, env *step.Env) error {
 	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
-		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
+		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", env.Config.Paths.StaticPod(manifests.EtcdName))}
 	}
 	limit := min(etcd.HealthTimeout, env.Config.Timeouts.EtcdAPICall)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))

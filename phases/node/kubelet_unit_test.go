@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -27,7 +26,7 @@ func planeOfPods(t *testing.T) *phasetest.Stage {
 	for _, name := range manifests.Components(s.Config) {
 		data, err := StaticPodYAML(s.Env, name, view, nil)
 		phasetest.Fatal(t, err)
-		s.Put(t, thisnode.StaticPodPath(s.Config, name), string(data))
+		s.Put(t, s.Config.Paths.StaticPod(name), string(data))
 	}
 	return s
 }

@@ -42,7 +42,7 @@ func Replacements(env *step.Env) ([]Replacement, error) {
 	var list []Replacement
 	for _, name := range Replaceable(env) {
 		c := Replacement{Name: name}
-		if c.Before, err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, name)); err != nil {
+		if c.Before, err = host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(name)); err != nil {
 			return nil, err
 		}
 		if c.Wanted, err = StaticPodYAML(env, name, view, InitialMembers(env, name)); err != nil {
@@ -62,7 +62,7 @@ func Replaceable(env *step.Env) []string {
 
 // InitialMembers returns the members in the flags that this node's etcd started with. They stay, though they mean nothing by now.
 func InitialMembers(env *step.Env, component string) []manifests.Member {
-	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+	pod, found := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(component))
 	if !found || component != manifests.EtcdName {
 		return nil
 	}
@@ -75,7 +75,7 @@ func InitialMembers(env *step.Env, component string) []manifests.Member {
 
 // outdatedContainers returns the component's containers that are older than its manifest.
 func outdatedContainers(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
-	info, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
+	info, err := env.Host.Lstat(env.Config.Paths.StaticPod(component))
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func outdatedContainers(ctx context.Context, env *step.Env, component string) ([
 
 // RunningVersion is the version of this node's API server, from its static Pod, or else from the cluster's configuration.
 func RunningVersion(env *step.Env) string {
-	manifest, _ := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	manifest, _ := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.APIServerName))
 	version, _ := upgrading.VersionOf(manifest)
 	return cmp.Or(version, env.Config.Upgrade.From)
 }
@@ -94,7 +94,7 @@ func RunningVersion(env *step.Env) string {
 // swap makes the kubelet start it without delay.
 func CompareRunning(ctx context.Context, env *step.Env, name string, wanted []byte) (c Replacement, right bool, err error) {
 	c.Name, c.Wanted = name, wanted
-	path := thisnode.StaticPodPath(env.Config, name)
+	path := env.Config.Paths.StaticPod(name)
 	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil || c.Before == nil {
 		return c, false, err
 	}

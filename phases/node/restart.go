@@ -18,7 +18,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -78,7 +77,7 @@ func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list 
 		if name == manifests.ControllerManagerName {
 			c, err = WithSigner(env)
 		} else {
-			c.Before, err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, name))
+			c.Before, err = host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(name))
 			c.Wanted = c.Before
 		}
 		if err == nil {
@@ -98,7 +97,7 @@ func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list 
 // Writing it makes the kubelet restart the component. If somebody has chosen another file, the manifest stays.
 func WithSigner(env *step.Env) (Replacement, error) {
 	c := Replacement{Name: manifests.ControllerManagerName}
-	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.Name))
+	have, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(c.Name))
 	if err != nil {
 		return c, err
 	}

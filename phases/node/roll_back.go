@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -70,7 +69,7 @@ func wasReplaced(env *step.Env, c Replacement) (bool, error) {
 	if c.Before == nil || manifests.SameStaticPod(c.Before, c.Wanted) {
 		return false, nil
 	}
-	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.Name))
+	now, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(c.Name))
 	return !bytes.Equal(now, c.Before), err
 }
 

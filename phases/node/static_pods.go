@@ -13,7 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/releases"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -37,7 +36,7 @@ func UnlessLocalEtcd(env *step.Env) string {
 // StaticPods names the components that have a static Pod on this host, etcd first.
 func StaticPods(env *step.Env) []string {
 	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
-		_, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, name))
+		_, err := env.Host.Lstat(env.Config.Paths.StaticPod(name))
 		return errors.Is(err, fs.ErrNotExist)
 	})
 }

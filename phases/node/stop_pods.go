@@ -73,7 +73,7 @@ func withAPIServer(env *step.Env, components []Replacement) ([]Replacement, erro
 	if !HasComponent(components, manifests.EtcdName) || HasComponent(components, manifests.APIServerName) {
 		return components, nil
 	}
-	manifest, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	manifest, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	if err != nil || manifest == nil {
 		return components, err
 	}
@@ -127,7 +127,7 @@ func replaceStaticPod(ctx context.Context, env *step.Env, turn Lease, c Replacem
 		return context.Cause(ctx)
 	}
 	grace := GraceOf(env, c.Name) // from the running manifest
-	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted, Mode: 0o600}
+	file := ownership.File{Path: env.Config.Paths.StaticPod(c.Name), Data: c.Wanted, Mode: 0o600}
 	if _, err := file.Write(env.Host); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func GraceOf(env *step.Env, component string) time.Duration {
 	if component != manifests.APIServerName {
 		return StopGrace
 	}
-	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, component))
+	pod, err := env.Host.ReadFile(env.Config.Paths.StaticPod(component))
 	if err != nil || strings.Contains(string(pod), "--shutdown-") {
 		return StopGrace
 	}

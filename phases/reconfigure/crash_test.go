@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -210,7 +209,7 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 		}
 	}
 	r, err := load(reconfiguring.NewLoader(h, cluster.New(phasetest.CrashOptions(h, endpoint, living.ControlPlane, config.DefaultAdminKubeconfig,
-		thisnode.KubeletConf(living), living.Timeouts.KubernetesAPICall)), crashOptions()))
+		living.Paths.KubeletKubeconfig(), living.Timeouts.KubernetesAPICall)), crashOptions()))
 	if err != nil {
 		return err
 	}

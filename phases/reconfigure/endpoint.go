@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -25,7 +24,7 @@ import (
 
 // clientFiles are this node's kubeconfig files, without those of the components that use its own API server.
 func clientFiles(env *step.Env) []string {
-	paths := []string{thisnode.KubeletConf(env.Config)}
+	paths := []string{env.Config.Paths.KubeletKubeconfig()}
 	if !env.Config.ControlPlane {
 		return paths
 	}
@@ -63,7 +62,7 @@ func retargetKubeconfigs(env *step.Env, former []string) (files []ownership.File
 		if err != nil {
 			return nil, err
 		}
-		stays := at == strings.ToLower(n.Endpoint()) || path == thisnode.KubeletConf(n) && isLocalEndpoint(env, at)
+		stays := at == strings.ToLower(n.Endpoint()) || path == n.Paths.KubeletKubeconfig() && isLocalEndpoint(env, at)
 		if stays || !slices.Contains(former, at) {
 			continue
 		}
@@ -107,7 +106,7 @@ func (r *Run) findKubeconfigs(env *step.Env) error {
 
 // addKubeconfig adds a file to this node's changes. The kubelet has to read its own again.
 func (r *Run) addKubeconfig(env *step.Env, f ownership.File) {
-	if f.Path == thisnode.KubeletConf(env.Config) {
+	if f.Path == env.Config.Paths.KubeletKubeconfig() {
 		r.kubelet = append(r.kubelet, f)
 	} else {
 		r.kubeconfigs = append(r.kubeconfigs, f)

@@ -6,7 +6,6 @@ package reconfigure
 import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -18,7 +17,7 @@ func (r *Run) recordInspectedFiles(env *step.Env) error {
 	var paths []string
 	if env.Config.ControlPlane {
 		for _, name := range node.StaticPods(env) {
-			paths = append(paths, thisnode.StaticPodPath(env.Config, name))
+			paths = append(paths, env.Config.Paths.StaticPod(name))
 		}
 	}
 	paths = append(paths, env.Config.Paths.KubeletConfig())

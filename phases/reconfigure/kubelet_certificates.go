@@ -56,7 +56,7 @@ func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 
 // verifiesKubelets reports whether this node's API server verifies kubelets with the CA at path.
 func verifiesKubelets(env *step.Env, path string) bool {
-	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	pod, _ := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	return manifests.FlagOf(pod, profile.KubeletAuthorityFlag) == path
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
@@ -95,7 +94,7 @@ func differingFiles(env *step.Env, former []string) (map[string][]string, error)
 	}
 	for _, c := range components {
 		if c.Before != nil && !manifests.SameStaticPod(c.Before, c.Wanted) {
-			ofCluster = append(ofCluster, thisnode.StaticPodPath(env.Config, c.Name))
+			ofCluster = append(ofCluster, env.Config.Paths.StaticPod(c.Name))
 		}
 	}
 	path := env.Config.Paths.KubeletConfig()

@@ -165,7 +165,7 @@ func (r *Run) findChangedComponent(ctx context.Context, env *step.Env, name stri
 
 // keepsEncryption fails if a component would lose the flag that names the encryption keys: values in etcd may be encrypted by now.
 func keepsEncryption(env *step.Env, component string, then []byte) error {
-	now, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+	now, _ := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(component))
 	pod, err := manifests.DecodePod(then)
 	if err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -121,7 +120,7 @@ func (r *Run) writes(env *step.Env) (list []trial.Write, err error) {
 		list = append(list, trial.Write{Path: env.PKI().Files(row)[0]})
 	}
 	for _, c := range r.components {
-		list = append(list, trial.Write{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted})
+		list = append(list, trial.Write{Path: env.Config.Paths.StaticPod(c.Name), Data: c.Wanted})
 	}
 	for _, f := range slices.Concat(r.kubeconfigs, r.profiles, r.kubelet) {
 		list = append(list, trial.Write{Path: f.Path, Data: f.Data})

@@ -13,7 +13,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -108,7 +107,7 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 		if name == manifests.EtcdName {
 			continue // as a run before has written it
 		}
-		manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, name))
+		manifest, err := env.Host.ReadFile(env.Config.Paths.StaticPod(name))
 		if err != nil {
 			return err
 		}

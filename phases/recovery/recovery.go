@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -105,7 +104,7 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	if !r.begun {
 		found, err := host.ReadIfExists(env.Host, path)
 		if err != nil {

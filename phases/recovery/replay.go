@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -72,7 +71,7 @@ func (r *Recovery) runReplay(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	since := env.Host.Now()
-	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, replayName), Data: pod, Mode: 0o600}
+	file := ownership.File{Path: env.Config.Paths.StaticPod(replayName), Data: pod, Mode: 0o600}
 	if _, err := file.Write(env.Host); err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func replayPod(manifest []byte, dataDir string) ([]byte, error) {
 // stopReplay stops the etcd that replays, if it runs, and the kubelet; also the API server that the kubelet has started with it.
 // That one listens while it waits for an etcd, but never answers, and would make the next kubelet wait before it starts etcd.
 func (r *Recovery) stopReplay(ctx context.Context, env *step.Env) error {
-	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, replayName)); err != nil {
+	if err := env.Host.Remove(env.Config.Paths.StaticPod(replayName)); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -74,7 +73,7 @@ func (o Options) distributeCAs() step.Phase {
 			return err
 		}
 		if changed && !o.Restart {
-			env.UI.Nextf("Restart the kubelet, so that it reads %s: systemctl restart kubelet", thisnode.KubeletConf(env.Config))
+			env.UI.Nextf("Restart the kubelet, so that it reads %s: systemctl restart kubelet", env.Config.Paths.KubeletKubeconfig())
 		}
 		if err := env.PKI().EnsureSigner(); err != nil || o.Restart {
 			return err
@@ -82,7 +81,7 @@ func (o Options) distributeCAs() step.Phase {
 		manager, err := node.WithSigner(env)
 		if err == nil && !bytes.Equal(manager.Before, manager.Wanted) {
 			env.UI.Nextf("ca.crt holds several CAs, and %s does not start with it: before it restarts, let it sign with one, by %s in %s; with --restart, this command does both",
-				manager.Name, env.PKI().SignerFlag(), thisnode.StaticPodPath(env.Config, manager.Name))
+				manager.Name, env.PKI().SignerFlag(), env.Config.Paths.StaticPod(manager.Name))
 		}
 		return err
 	}}

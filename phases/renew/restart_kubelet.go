@@ -79,7 +79,7 @@ func hasExpired(env *step.Env, path string) bool {
 
 // finishKubelet does nothing if kubelet.conf already refers to the certificate the kubelet rotates.
 func finishKubelet(ctx context.Context, env *step.Env) error {
-	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
+	if _, err := env.Host.Lstat(env.Config.Paths.KubeletKubeconfig()); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -96,7 +96,7 @@ func (c *cleanup) warnOfEtcdData() {
 // removeEtcdClient removes an external etcd's client files brought by a join, because they give access to all of the cluster's
 // data. They may be anywhere; the API server's static Pod has their paths. Files the user put there stay.
 func (c *cleanup) removeEtcdClient(context.Context) {
-	pod, found := thisnode.StaticPod(c.Host, thisnode.StaticPodPath(c.Config, manifests.APIServerName))
+	pod, found := thisnode.StaticPod(c.Host, c.Config.Paths.StaticPod(manifests.APIServerName))
 	if !found {
 		return
 	}

@@ -41,7 +41,7 @@ type podNetwork struct {
 //
 // A node's files say which network it has. findNetwork notes it: they go before the network, and by then other files may match.
 func (c *cleanup) findNetwork() error {
-	sign, err := thisnode.NodeEvidence(c.Host, c.Config)
+	sign, err := thisnode.NodeEvidence(c.Host, c.Config.Paths)
 	if err := host.IgnoreForbidden(err); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ const leaveTimeout = 30 * time.Second
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
 // name the kubelet ignores. It tells cleanup-node where the data is, in this or a later run.
 func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
-	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	data, err := env.Host.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -163,7 +163,7 @@ func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 		_, err := env.Host.WriteFile(asidePath(env.Config), []byte(journal.Manifest), 0o600)
 		return err
 	}
-	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	pod, found := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	if !found {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -105,7 +104,7 @@ func (r *Rollback) keepsEtcd(env *step.Env, component string) bool {
 	if component != manifests.EtcdName || r.restore != nil || r.before[component] == nil {
 		return false
 	}
-	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+	now, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(component))
 	if err != nil || now == nil {
 		return false
 	}
@@ -114,7 +113,7 @@ func (r *Rollback) keepsEtcd(env *step.Env, component string) bool {
 }
 
 func (r *Rollback) whyEtcdStays(env *step.Env) string {
-	now, _ := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	now, _ := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	return "etcd stays at " + manifests.TagOf(manifests.ImageOf(now)) + ": " + manifests.TagOf(manifests.ImageOf(r.before[manifests.EtcdName])) +
 		" may not start with its data any more, and Kubernetes " + r.from() + " works with it (--restore-etcd restores the snapshot from before the upgrade)"
 }

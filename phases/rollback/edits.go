@@ -13,7 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -65,7 +64,7 @@ func (r *Rollback) replaced(ctx context.Context, env *step.Env) (paths []string,
 		paths = append(paths, f.Path)
 	}
 	for _, component := range manifests.Components(env.Config) {
-		path := thisnode.StaticPodPath(env.Config, component)
+		path := env.Config.Paths.StaticPod(component)
 		now, err := host.ReadIfExists(env.Host, path)
 		if err != nil {
 			return nil, err
@@ -110,7 +109,7 @@ func (r *Rollback) protectionQuestion(env *step.Env) preflight.Check {
 
 // lostFlags are in a component's static Pod, but not in the backup's. An unreadable Pod has none: it's why the user goes back.
 func (r *Rollback) lostFlags(env *step.Env, component string) (lost []string, err error) {
-	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+	now, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(component))
 	if err != nil || now == nil || r.keepsEtcd(env, component) {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
@@ -64,7 +63,7 @@ func TestRollbackPutsBack(t *testing.T) {
 			s := phasetest.RestartStage(t, bootstrap.Init())
 			s.Etcd = phasetest.LoneMember{}
 			s.Config.Timeouts.UpgradeManifests = time.Second
-			path := thisnode.StaticPodPath(s.Config, manifests.APIServerName)
+			path := s.Config.Paths.StaticPod(manifests.APIServerName)
 			with := func(image string) string {
 				made := s.Get(t, path)
 				return strings.Replace(made, manifests.ImageOf([]byte(made)), image, 1)

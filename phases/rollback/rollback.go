@@ -22,7 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
@@ -87,7 +86,7 @@ func (r *Rollback) checkEtcd(env *step.Env) error {
 	if r.restore != nil || r.before[manifests.EtcdName] == nil {
 		return nil
 	}
-	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -113,7 +112,7 @@ func (r *Rollback) readManifests(env *step.Env) error {
 // checkVersion fails if this control plane runs neither version of the backup's upgrade.
 func (r *Rollback) checkVersion(env *step.Env) error {
 	before := r.before[manifests.APIServerName]
-	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	now, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	if err != nil || now == nil || before == nil {
 		return err // a rollback also puts back a missing manifest
 	}

@@ -85,7 +85,7 @@ func (c *collection) markOfHost() {
 		c.ofHost[path] = true
 	}
 	for _, component := range manifests.Components(c.env.Config) {
-		c.ofHost[thisnode.StaticPodPath(c.env.Config, component)] = true
+		c.ofHost[c.env.Config.Paths.StaticPod(component)] = true
 	}
 	for _, row := range certs.Table() {
 		switch {

@@ -43,7 +43,7 @@ func newRecord(env *step.Env, o Options, source etcd.Health) snapshots.Record {
 			r.Unknown = append(r.Unknown, what+": "+err.Error())
 		}
 	}
-	manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	manifest, err := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.APIServerName))
 	if err == nil {
 		r.Kubernetes, err = upgrading.VersionOf(manifest)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -101,7 +100,7 @@ func (r *Restore) findEtcd(env *step.Env) error {
 	if err := r.resume(env); err != nil {
 		return err
 	}
-	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	if !r.begun {
 		manifest, err := host.ReadIfExists(env.Host, path)
 		if err != nil {
@@ -151,7 +150,7 @@ func (r *Restore) readSnapshot(env *step.Env) error {
 	if err := r.read(env); err != nil {
 		return err
 	}
-	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	server, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	if err != nil {
 		return err
 	}

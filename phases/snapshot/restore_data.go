@@ -8,7 +8,6 @@ import (
 	"context"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -85,7 +84,7 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 // start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Lease.Release
 // waits for all.
 func (r *Restore) start(ctx context.Context, env *step.Env, mine node.Lease) error {
-	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	server, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName))
 	if err != nil {
 		return err
 	}

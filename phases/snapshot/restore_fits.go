@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -46,7 +45,7 @@ func (r *Restore) fits(env *step.Env, server []byte) error {
 	}
 	pod, err := manifests.DecodePod(server)
 	if err != nil {
-		return errors.WithMessage(err, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+		return errors.WithMessage(err, env.Config.Paths.StaticPod(manifests.APIServerName))
 	}
 	if err := r.isOfCluster(env, pod); err != nil {
 		return err

@@ -77,7 +77,7 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 func leaderLeases(ctx context.Context, env *step.Env) (renewed map[string]time.Time, err error) {
 	renewed = map[string]time.Time{}
 	for _, name := range []string{manifests.ControllerManagerName, manifests.SchedulerName} {
-		pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, name))
+		pod, found := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(name))
 		if !found {
 			continue
 		}

@@ -28,7 +28,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -221,7 +220,7 @@ func IsKubeconfig(env *step.Env, path string) bool {
 // ComponentAt returns the component whose static Pod is at path; empty for another file.
 func ComponentAt(env *step.Env, path string) string {
 	for _, name := range manifests.Components(env.Config) {
-		if thisnode.StaticPodPath(env.Config, name) == path {
+		if env.Config.Paths.StaticPod(name) == path {
 			return name
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/edits"
@@ -121,7 +120,7 @@ func IrreversibleEffects(env *step.Env) string {
 	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 		return ""
 	}
-	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	now, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	from, to := node.EtcdMinor(now), node.MinorOf(env.Config.Image(manifests.EtcdName))
 	if err != nil || from == to || from == "" {
 		return "" // preflight reports an unreadable file

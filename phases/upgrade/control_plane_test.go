@@ -11,7 +11,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -53,7 +52,7 @@ func TestPutBack(t *testing.T) {
 			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // a component that doesn't start takes all of it
 			var components []node.Replacement
 			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
-				path := thisnode.StaticPodPath(s.Config, c.name)
+				path := s.Config.Paths.StaticPod(c.name)
 				made := s.Get(t, path)
 				with := func(image string) string { return strings.Replace(made, manifests.ImageOf([]byte(made)), image, 1) }
 				s.Put(t, path, with(c.before))

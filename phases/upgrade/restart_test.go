@@ -8,7 +8,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -31,7 +30,7 @@ var upgradesEtcd = []phasetest.EtcdRestart{
 	}},
 	{Name: "put back", Init: bootstrap.Init, Refuses: func(err error) bool { return err != nil }, Run: func(t *testing.T, s *phasetest.Stage) error {
 		c := patchedEtcd(t, s)
-		s.Put(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName), string(c.Wanted))
+		s.Put(t, s.Config.Paths.StaticPod(manifests.EtcdName), string(c.Wanted))
 		err := node.RollBack(t.Context(), s.Env, node.Lease{}, []node.Replacement{c}, errors.New("it failed"))
 		if errors.As(err, new(*node.RolledBackError)) {
 			return nil

@@ -31,7 +31,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
@@ -89,7 +88,7 @@ func CrashRun(ctx context.Context, n *config.Node, h *LastingHost, endpoint stri
 	if limit := h.Limit; limit > 0 {
 		n.Timeouts.KubernetesAPICall, n.Timeouts.KubeletHealthCheck, n.Timeouts.UpgradeManifests = limit, limit, limit
 	}
-	options := CrashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
+	options := CrashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, n.Paths.KubeletKubeconfig(), n.Timeouts.KubernetesAPICall)
 	env := &step.Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.Members(), UI: ui.NewLines(say, io.Discard)}
 	if lookBack != nil {
 		env.Earlier = lookBack(ctx, env)

@@ -23,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -60,7 +59,7 @@ func (s *Stage) Flagged(t *testing.T, flag string) {
 // Patched returns etcd's static Pod, before and after a flag is added.
 func (s *Stage) Patched(t *testing.T) (before, wanted []byte) {
 	t.Helper()
-	text := s.Get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName))
+	text := s.Get(t, s.Config.Paths.StaticPod(manifests.EtcdName))
 	after := strings.Replace(text, "    - --name=", "    - --log-level=warn\n    - --name=", 1)
 	if after == text {
 		t.Fatalf("no --name in\n%s", text)
@@ -220,7 +219,7 @@ func (s *Stage) RunsPods(ended, loading []string) {
 }
 
 func (s *Stage) Image(component string) string {
-	data, err := s.FakeHost.ReadFile(thisnode.StaticPodPath(s.Config, component))
+	data, err := s.FakeHost.ReadFile(s.Config.Paths.StaticPod(component))
 	if err != nil {
 		return ""
 	}

@@ -123,7 +123,7 @@ func ClusterOptions(node *config.Node, real *linux.Host) cluster.Options {
 	case node.Reset != nil: // any API server may know the other etcd members
 		o.Endpoint, o.ReadFile = "", real.ReadFile
 	case !node.ControlPlane && o.Kubeconfig == config.DefaultAdminKubeconfig: // a worker has only the kubelet's rights
-		o.Kubeconfig, o.Endpoint = thisnode.KubeletConf(node), ""
+		o.Kubeconfig, o.Endpoint = node.Paths.KubeletKubeconfig(), ""
 		o.ReadFile = kubeconfigReader(real, "the kubelet creates it when this node joins")
 	case len(node.FormerAddresses) > 0:
 		o.Endpoint, o.ServerName = movingEndpoint(node, real)

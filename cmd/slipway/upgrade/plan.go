@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/redact"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/node"
 )
@@ -113,7 +112,7 @@ func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) erro
 	}
 	var b strings.Builder
 	for _, m := range list {
-		path := thisnode.StaticPodPath(next, m.Name)
+		path := next.Paths.StaticPod(m.Name)
 		before, after := redact.Document(string(m.Before)), redact.Document(string(m.Wanted))
 		b.WriteString(plan.Unified(path, "new manifest", before, after, in.self.ContextLines))
 	}
