@@ -24,23 +24,23 @@ func TestFlagsEnv(t *testing.T) {
 		{"name of the host", config.Node{Name: "a", Hostname: "a"}, ``},
 		{"another name", config.Node{Name: "a", Hostname: "b"}, `--hostname-override=a`},
 		{"extra arguments keep their order and repeat",
-			config.Node{KubeletExtraArgs: []config.Arg{arg("v", "4"), arg("node-labels", "a=b,c=d"), arg("v", "5"), arg("empty", "")}},
+			config.Node{Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("v", "4"), arg("node-labels", "a=b,c=d"), arg("v", "5"), arg("empty", "")}}},
 			`--v=4 --node-labels=a=b,c=d --v=5 --empty=`},
 		{"an extra argument replaces",
-			config.Node{Name: "a", Hostname: "b", KubeletExtraArgs: []config.Arg{arg("hostname-override", "c")}},
+			config.Node{Name: "a", Hostname: "b", Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("hostname-override", "c")}}},
 			`--hostname-override=c`},
 		{"an extra argument with an underscore replaces",
-			config.Node{Name: "a", Hostname: "b", KubeletExtraArgs: []config.Arg{arg("hostname_override", "c")}},
+			config.Node{Name: "a", Hostname: "b", Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("hostname_override", "c")}}},
 			`--hostname_override=c`},
 		{"a worker's taints",
 			config.Node{Taints: []corev1.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}}},
 			`--register-with-taints=a=b:NoSchedule,c:NoExecute`},
 		{"a control plane's taints are set through the API",
 			config.Node{ControlPlane: true, Taints: []corev1.Taint{{Key: "a", Effect: "NoSchedule"}}}, ``},
-		{"neither dollar nor percent is special", config.Node{KubeletExtraArgs: []config.Arg{arg("a", "$b %n ;")}}, `\"--a=$b %n ;\"`},
-		{"space", config.Node{KubeletExtraArgs: []config.Arg{arg("a", "x y"), arg("b", "z")}}, `\"--a=x y\" --b=z`},
-		{"double quote", config.Node{KubeletExtraArgs: []config.Arg{arg("a", `x"y`)}}, `\"--a=x\\\"y\"`},
-		{"backslash", config.Node{KubeletExtraArgs: []config.Arg{arg("a", `x\y`)}}, `\"--a=x\\\\y\"`},
+		{"neither dollar nor percent is special", config.Node{Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("a", "$b %n ;")}}}, `\"--a=$b %n ;\"`},
+		{"space", config.Node{Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("a", "x y"), arg("b", "z")}}}, `\"--a=x y\" --b=z`},
+		{"double quote", config.Node{Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("a", `x"y`)}}}, `\"--a=x\\\"y\"`},
+		{"backslash", config.Node{Machine: config.Machine{KubeletExtraArgs: []config.Arg{arg("a", `x\y`)}}}, `\"--a=x\\\\y\"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := FlagsEnv(&tt.node)
@@ -60,7 +60,7 @@ func TestFlagsEnv(t *testing.T) {
 
 func TestFlagsEnvRefuses(t *testing.T) {
 	for _, value := range []string{"a\nb", "a\rb", "a\tb", "a\x00b", "a\x7fb", "a\xffb"} {
-		n := config.Node{KubeletExtraArgs: []config.Arg{{Name: "node-labels", Value: value}}}
+		n := config.Node{Machine: config.Machine{KubeletExtraArgs: []config.Arg{{Name: "node-labels", Value: value}}}}
 		_, err := FlagsEnv(&n)
 		fact.Error(t, err, "nodeRegistration.kubeletExtraArgs:", `"--node-labels"`, "control character", "systemd")
 	}
@@ -73,7 +73,7 @@ func FuzzFlagsEnv(f *testing.F) {
 	f.Add("a b", `\"`)
 	f.Add("a", "x\u00a0y")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		n := config.Node{Name: "a", Hostname: "b", KubeletExtraArgs: []config.Arg{{Name: name, Value: value}, {Name: "last", Value: "1"}}}
+		n := config.Node{Name: "a", Hostname: "b", Machine: config.Machine{KubeletExtraArgs: []config.Arg{{Name: name, Value: value}, {Name: "last", Value: "1"}}}}
 		data, err := FlagsEnv(&n)
 		if err != nil {
 			return

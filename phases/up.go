@@ -43,7 +43,7 @@ import (
 // Up makes a bare host the first node of a new cluster. host is the desired state to prepare it for.
 func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
-		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
+		workflow.Group("prepare", "Give this host everything a node needs", WithMachine(host, p.Phases())),
 		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitWithJoinCommand(upCommand(p))),
 		schedulable(),
 		kubelet.WaitNode(),
@@ -65,7 +65,7 @@ func upCommand(p *machine.Prepare) string {
 // UpJoin makes a bare host a node of an existing cluster.
 func UpJoin(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
-		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
+		workflow.Group("prepare", "Give this host everything a node needs", WithMachine(host, p.Phases())),
 		workflow.Group("join", "Join this host to the cluster", bootstrap.Join()),
 		kubelet.WaitNode(),
 	}
@@ -78,16 +78,12 @@ func Down() []step.Phase {
 
 // DownHost is Down, and undoes the preparation of the host, too.
 func DownHost(host *config.Machine) []step.Phase {
-	return append(Down(), workflow.Group("host", "Undo prepare on this host", WithConfig(host, machine.Reset())))
+	return append(Down(), workflow.Group("host", "Undo prepare on this host", WithMachine(host, machine.Reset())))
 }
 
-// WithConfig returns phases that use a host's desired state instead of a node's.
-func WithConfig(host *config.Machine, list []step.Phase) []step.Phase {
-	return workflow.WithEnvironment(list, func(env *step.Env) *step.Env {
-		there := *env
-		there.Config = host.Node()
-		return &there
-	})
+// WithMachine returns phases that know only a host, not a node.
+func WithMachine(host *config.Machine, list []step.Phase) []step.Phase {
+	return workflow.WithEnvironment(list, func(env *step.Env) *step.Env { return env.ForMachine(host) })
 }
 
 // schedulable removes the taint that an earlier run without --schedulable gave the Node; this run gives it none.

@@ -36,10 +36,10 @@ func runtimeReady(ctx context.Context, h View, socket string) []fault.Finding {
 
 // runtimeVersion is about the cgroup driver. The kubelet asks the runtime for it (KEP-4033); a runtime too old to answer has to
 // use the driver in the kubelet's configuration.
-func runtimeVersion(ctx context.Context, h View, n *config.Node) []fault.Finding {
-	info, err := h.RuntimeInfo(ctx, n.CRISocket)
+func runtimeVersion(ctx context.Context, h View, m *config.Machine) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, m.CRISocket)
 	if err != nil {
-		return fail("cannot read the container runtime's version: it does not answer at %s", n.CRISocket).remedy(startRuntime)
+		return fail("cannot read the container runtime's version: it does not answer at %s", m.CRISocket).remedy(startRuntime)
 	}
 	if reportsDriver(info) {
 		return nil
@@ -47,7 +47,7 @@ func runtimeVersion(ctx context.Context, h View, n *config.Node) []fault.Finding
 	if info.Name == "" { // every running runtime has a name
 		return unasked("the version of a container runtime that does not run yet")
 	}
-	if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
+	if want := effectiveKubelet(m, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
 		return fail("%s %s uses the cgroup driver %s, but the kubelet would use %s", info.Name, info.Version, info.CgroupDriver, want).
 			remedy("set the same driver in both, or " + updateRuntime)
 	}

@@ -61,7 +61,7 @@ func table(t *testing.T) string {
 		append(JoinControlPlane(joined, leftovers), images),
 		JoinWorker(worker, leftovers),
 		Reset(local),
-		append(Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: HostRuntime{Installed: true, Running: true}, Sizes: map[string]uint64{
+		append(Prepare(&config.Machine{}, Preparation{Runtime: HostRuntime{Installed: true, Running: true}, Sizes: map[string]uint64{
 			"/usr/local/bin": 1, "/opt/cni/bin": 1, "/var/lib/containerd": 1,
 		}}), BundledKubelet("v1.37.2", "v1.37.2", nil)),
 		HostReset(nil),

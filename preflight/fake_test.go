@@ -105,9 +105,9 @@ func (h *fakeHost) unreadable(path string) {
 // controlPlaneNode is the node of `init --pod-network-cidr 10.244.0.0/16`.
 func controlPlaneNode() *config.Node {
 	n := &config.Node{
+		Machine:          config.Machine{CRISocket: "unix:///run/containerd/containerd.sock", Paths: paths()},
 		ControlPlane:     true,
 		Name:             "node-1",
-		CRISocket:        "unix:///run/containerd/containerd.sock",
 		AdvertiseAddress: netip.MustParseAddr("192.0.2.10"),
 		BindPort:         6443,
 		ImagePullPolicy:  "IfNotPresent",
@@ -118,7 +118,6 @@ func controlPlaneNode() *config.Node {
 	n.Cluster.Networking.PodSubnet = "10.244.0.0/16"
 	n.Cluster.Etcd.Local = &config.LocalEtcd{DataDir: "/var/lib/etcd"}
 	n.Kubelet.CgroupDriver = "systemd"
-	n.Paths = paths()
 	return n
 }
 

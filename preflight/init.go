@@ -57,7 +57,7 @@ func controlPlane(n *config.Node) []Check {
 		{Name: "NumCPU", Run: numCPU, Description: "at least 2 CPUs"},
 		{Name: "Mem", Run: memory, Description: "at least 1700 MiB of memory"},
 		{Name: "KubernetesVersion", Run: with(n.Cluster.KubernetesVersion, kubernetesVersion), Description: "not newer than this program supports"},
-		{Name: "Firewalld", Run: with(n, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: with(openPorts{n.BindPort, kubeletPort(&n.Machine)}, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
 	}, ports(n, portUse{bindAddress(n.Cluster.APIServer.ControlPlaneComponent, ""), int(n.BindPort), apiServer},
 		portUse{bindAddress(n.Cluster.Scheduler, loopback), 10259, scheduler},
 		portUse{bindAddress(n.Cluster.ControllerManager, loopback), 10257, controllerManager})...)
@@ -65,35 +65,36 @@ func controlPlane(n *config.Node) []Check {
 
 // node lists the checks of every node, whatever its role.
 func node(n *config.Node) []Check {
+	m := &n.Machine
 	checks := []Check{
 		{Name: "CRI", Run: with(n.CRISocket, runtimeReady), Description: "the container runtime answers and is ready"},
-		{Name: "ContainerRuntimeVersion", Run: with(n, runtimeVersion), Description: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
-		{Name: "CgroupDriver", Run: with(n, cgroupDriver), Description: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
+		{Name: "ContainerRuntimeVersion", Run: with(m, runtimeVersion), Description: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
+		{Name: "CgroupDriver", Run: with(m, cgroupDriver), Description: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
 		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Description: "the program is in PATH"},
 		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Description: "the program is in PATH"},
 		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Description: "the program is in PATH"},
-		{Name: "SystemVerification", Run: with(n, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "KernelModules", Run: with(n, kernelModules), Description: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
-		KernelDefaults(n),
+		KernelDefaults(m),
 		{Name: "Hostname", Run: with(n.Name, nodeName), Description: "the node's name is valid (error), and resolves to this host (warning)"},
 		{Name: "DNSLoop", Run: with(n, dnsLoop), Description: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
-		{Name: "ResolvConf", Run: with(n, resolvConf), Description: "the file with the name servers for Pods exists"},
+		{Name: "ResolvConf", Run: with(m, resolvConf), Description: "the file with the name servers for Pods exists"},
 		{Name: "ControlPlaneEndpoint", Run: with(n, controlPlaneEndpoint), Description: "the name of the control plane's endpoint resolves"},
 		{Name: "KubeletVersion", Run: with(n.Cluster.KubernetesVersion, kubeletVersion), Description: "the kubelet is not newer than the control plane, and at most three minor versions older"},
 		{Name: "Service-kubelet", Run: with(n, kubeletService), Description: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
-		{Name: "Swap", Run: with(n, swap), Description: "no swap, unless the kubelet's settings allow it (then a warning)"},
+		{Name: "Swap", Run: with(m, swap), Description: "no swap, unless the kubelet's settings allow it (then a warning)"},
 		{Name: "WritableFolders", Run: with(n, writable), Description: "a file can be created, synced and renamed in each directory that will be written to"},
-		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed), Description: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
-		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed), Description: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
-		{Name: "DiskSpace-runtime", Run: with(n, runtimeSpace), Description: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
+		{Name: "DiskSpace-kubernetes", Run: space(m, m.Paths.Kubernetes, kubernetesNeed), Description: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
+		{Name: "DiskSpace-kubelet", Run: space(m, m.Paths.Kubelet, kubeletNeed), Description: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
+		{Name: "DiskSpace-runtime", Run: with(m, runtimeSpace), Description: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
 		{Name: "MTU", Run: with(n, mtu), Description: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
-	return slices.Concat(checks, forwarding(n), ports(n, portUse{n.Kubelet.Address, kubeletPort(n), kubelet}))
+	return slices.Concat(checks, forwarding(n), ports(n, portUse{m.Kubelet.Address, kubeletPort(m), kubelet}))
 }
 
 // KernelDefaults is the check that a kubelet with protectKernelDefaults starts on this host.
-func KernelDefaults(n *config.Node) Check {
-	return Check{Name: "KernelDefaults", Run: with(n, kernelDefaults), Description: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"}
+func KernelDefaults(m *config.Machine) Check {
+	return Check{Name: "KernelDefaults", Run: with(m, kernelDefaults), Description: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"}
 }
 
 // EtcdDataCheck is the name of the check that etcd's directory has no other data.
@@ -107,7 +108,7 @@ func localEtcd(n *config.Node) []Check {
 		ports(n, portUse{n.AdvertiseAddress.String(), 2379, etcd}, portUse{n.AdvertiseAddress.String(), 2380, etcd}),
 		Check{Name: EtcdDataCheck(n), Run: etcdData(n, dir), Description: "etcd's directory is empty, or holds the data of this node's etcd"},
 		Check{Name: "EtcdDisk", Run: with(dir, etcdDisk), Description: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
-		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed), Description: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
+		Check{Name: "DiskSpace-etcd", Run: space(&n.Machine, dir, etcdNeed), Description: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
 }
 
 func staticPods(n *config.Node, manifests map[string][]byte, components ...string) []Check {
@@ -156,9 +157,9 @@ func bindAddress(c config.ControlPlaneComponent, preset string) string {
 	return preset
 }
 
-func kubeletPort(n *config.Node) int {
-	if n.Kubelet.Port != 0 {
-		return int(n.Kubelet.Port)
+func kubeletPort(m *config.Machine) int {
+	if m.Kubelet.Port != 0 {
+		return int(m.Kubelet.Port)
 	}
 	return 10250
 }

@@ -19,7 +19,7 @@ func workerNode() *config.Node {
 	return &config.Node{
 		Name: "worker-1", Join: &config.Join{Server: "https://192.0.2.1:6443"},
 		Cluster: config.ClusterConfiguration{KubernetesVersion: "v1.37.2", Networking: config.Networking{ServiceSubnet: "10.96.0.0/12"}},
-		Paths:   paths(),
+		Machine: config.Machine{Paths: paths()},
 	}
 }
 

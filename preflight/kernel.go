@@ -267,8 +267,8 @@ func KubeletParameters() map[string]string {
 }
 
 // kernelDefaults finds parameters with which a kubelet with protectKernelDefaults doesn't start.
-func kernelDefaults(_ context.Context, h View, n *config.Node) []fault.Finding {
-	protect := effectiveKubelet(n, h).protectKernelDefaults
+func kernelDefaults(_ context.Context, h View, m *config.Machine) []fault.Finding {
+	protect := effectiveKubelet(m, h).protectKernelDefaults
 	if !protect.value {
 		return nil
 	}

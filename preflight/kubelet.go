@@ -59,15 +59,15 @@ const kubeletDefault = "the kubelet's default"
 
 // effectiveKubelet returns the settings that will apply once this run has written its files. Flags count in the order of the
 // packages' unit: this configuration's, then those in the administrator's own files.
-func effectiveKubelet(n *config.Node, h View) kubeletSettings {
+func effectiveKubelet(m *config.Machine, h View) kubeletSettings {
 	s := kubeletSettings{
 		failSwapOn:   setting[bool]{true, kubeletDefault},
 		failCgroupV1: setting[bool]{true, kubeletDefault},
 		cgroupDriver: setting[string]{"cgroupfs", kubeletDefault},
 		resolvConf:   setting[string]{"/etc/resolv.conf", kubeletDefault},
 	}
-	s.merge(n.Kubelet, "the KubeletConfiguration")
-	flags := thisnode.ConfiguredFlags(h, n)
+	s.merge(m.Kubelet, "the KubeletConfiguration")
+	flags := thisnode.ConfiguredFlags(h, m)
 	thisnode.EachDropIn(h, flags, func(path string, doc []byte) {
 		var c kubeletapi.KubeletConfiguration
 		if yaml.Unmarshal(doc, &c) == nil {

@@ -82,8 +82,8 @@ func controlPlaneEndpoint(ctx context.Context, h View, n *config.Node) []fault.F
 
 // resolvConf checks the file whose name servers the kubelet gives to Pods: without it, the kubelet creates no container at all.
 // https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
-func resolvConf(_ context.Context, h View, n *config.Node) []fault.Finding {
-	s := effectiveKubelet(n, h).resolvConf
+func resolvConf(_ context.Context, h View, m *config.Machine) []fault.Finding {
+	s := effectiveKubelet(m, h).resolvConf
 	if s.value == "" { // Pods get no name servers of the host
 		return nil
 	}
@@ -101,7 +101,7 @@ func resolvConf(_ context.Context, h View, n *config.Node) []fault.Finding {
 // DNS. A loopback address is the Pod's own, so CoreDNS would ask itself, and end when it notices:
 // https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters
 func dnsLoop(_ context.Context, h View, n *config.Node) []fault.Finding {
-	file := effectiveKubelet(n, h).resolvConf
+	file := effectiveKubelet(&n.Machine, h).resolvConf
 	if n.Cluster.DNS.Disabled || file.value == "" {
 		return nil
 	}

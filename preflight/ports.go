@@ -142,23 +142,28 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 	}
 }
 
-func firewalld(ctx context.Context, h View, n *config.Node) []fault.Finding {
-	api, node := n.BindPort, kubeletPort(n)
+// openPorts are the ports that other nodes have to reach.
+type openPorts struct {
+	api     int32
+	kubelet int
+}
+
+func firewalld(ctx context.Context, h View, p openPorts) []fault.Finding {
 	unit, err := h.Unit(ctx, "firewalld.service")
 	if err != nil {
-		return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", api, node, err).
+		return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", p.api, p.kubelet, err).
 			remedy("make sure that other nodes can reach these ports of this host")
 	}
 	const active = "%s is active, and other nodes must be able to reach TCP ports %d and %d of this host"
 	switch {
 	case unit.ActiveState == "active":
-		return warn(active, "firewalld", api, node).
-			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
+		return warn(active, "firewalld", p.api, p.kubelet).
+			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", p.api, p.kubelet)
 	case usesUFW(h):
-		return warn(active, "ufw", api, node).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", api, node)
+		return warn(active, "ufw", p.api, p.kubelet).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", p.api, p.kubelet)
 	case usesNftables(ctx, h):
-		return warn(active, "nftables", api, node).
-			remedy("accept them with `tcp dport { %d, %d } accept` in /etc/nftables.conf, and run `systemctl reload nftables`", api, node)
+		return warn(active, "nftables", p.api, p.kubelet).
+			remedy("accept them with `tcp dport { %d, %d } accept` in /etc/nftables.conf, and run `systemctl reload nftables`", p.api, p.kubelet)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ type Check struct {
 	Description string
 }
 
-// with makes a check of a function with one more argument, mostly the node.
+// with makes a check of a function with one more argument, mostly the node or its machine.
 func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(context.Context, View) []fault.Finding {
 	return func(ctx context.Context, h View) []fault.Finding { return ask(ctx, h, v) }
 }

@@ -31,14 +31,14 @@ type Preparation struct {
 }
 
 // Prepare lists the checks of a host before it is prepared.
-func Prepare(n *config.Node, p Preparation) []Check {
+func Prepare(m *config.Machine, p Preparation) []Check {
 	checks := []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"},
 		{Name: "Systemd", Run: runsSystemd, Description: "systemd is this host's init"},
 		{Name: "DefaultRoute", Run: defaultRoute, Description: "a default route shows which address is the node's"},
-		{Name: "SystemVerification", Run: with(n, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Description: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: with(n, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: with(openPorts{config.DefaultBindPort, kubeletPort(m)}, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
 		{Name: "SELinux", Run: selinux, Description: "contexts can be restored where SELinux is on"},
 		{Name: "Programs", Run: with(p.Refused, programsFit), Description: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Description: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
@@ -48,7 +48,7 @@ func Prepare(n *config.Node, p Preparation) []Check {
 	}
 	for _, dir := range slices.Sorted(maps.Keys(p.Sizes)) {
 		checks = append(checks, Check{
-			Name: "DiskSpace-" + dashed(dir), Run: space(n, dir, need{what: "the bundle", least: p.Sizes[dir], good: p.Sizes[dir]}),
+			Name: "DiskSpace-" + dashed(dir), Run: space(m, dir, need{what: "the bundle", least: p.Sizes[dir], good: p.Sizes[dir]}),
 			Description: "the bundle's files fit",
 		})
 	}

@@ -45,7 +45,7 @@ func TestPrepareNames(t *testing.T) {
 			more:  []string{"DiskSpace--opt-cni-bin", "DiskSpace--usr-local-bin", "DiskSpace--var-lib-containerd"},
 		},
 	} {
-		got := names(Prepare(&config.Node{}, Preparation{Runtime: test.runtime, Sizes: test.sizes}))
+		got := names(Prepare(&config.Machine{}, Preparation{Runtime: test.runtime, Sizes: test.sizes}))
 		if diff := cmp.Diff(slices.Concat(always, test.more), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -145,7 +145,7 @@ func foreignRuntimeRows() []prepareRow {
 }
 
 func TestPrepare(t *testing.T) {
-	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{
+	checks := Prepare(&config.Machine{}, Preparation{
 		Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 200 << 20},
 		SysctlFile: "/etc/sysctl.d/90-slipway.conf", Parameters: map[string]string{"net/ipv4/ip_forward": "1"},
 	})
@@ -161,7 +161,7 @@ func TestPrepare(t *testing.T) {
 
 // A host with everything it needs passes without a word.
 func TestPrepareHealthy(t *testing.T) {
-	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
+	checks := Prepare(&config.Machine{}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
 	report := Run(t.Context(), checks, bare(t), nil)
 	if found := slices.Concat(report[fault.Note], report[fault.Warning], report[fault.Error]); len(found) > 0 {
 		t.Errorf("found %v", texts(found))

@@ -40,13 +40,13 @@ var (
 	kubernetesNeed = need{least: 10 << 20, good: 50 << 20, what: "certificates, kubeconfigs and static Pods"}
 )
 
-func space(n *config.Node, dir string, needs need) func(context.Context, View) []fault.Finding {
-	return func(_ context.Context, h View) []fault.Finding { return spaceOf(n, h, dir, needs) }
+func space(m *config.Machine, dir string, needs need) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding { return spaceOf(m, h, dir, needs) }
 }
 
 // ImageSpace checks the space for images, like DiskSpace-runtime in other commands.
-func ImageSpace(ctx context.Context, n *config.Node, h View) []fault.Finding {
-	found := runtimeSpace(ctx, h, n)
+func ImageSpace(ctx context.Context, m *config.Machine, h View) []fault.Finding {
+	found := runtimeSpace(ctx, h, m)
 	for i := range found {
 		found[i].Name = "DiskSpace-runtime"
 	}
@@ -54,15 +54,15 @@ func ImageSpace(ctx context.Context, n *config.Node, h View) []fault.Finding {
 }
 
 // runtimeSpace asks the runtime where it keeps images. The check CRI reports a runtime that doesn't answer.
-func runtimeSpace(ctx context.Context, h View, n *config.Node) []fault.Finding {
-	dir, err := h.ImageDir(ctx, n.CRISocket)
+func runtimeSpace(ctx context.Context, h View, m *config.Machine) []fault.Finding {
+	dir, err := h.ImageDir(ctx, m.CRISocket)
 	if err != nil || dir == "" {
 		return skip("the container runtime does not say where it keeps images; see CRI")
 	}
-	return spaceOf(n, h, dir, runtimeNeed)
+	return spaceOf(m, h, dir, runtimeNeed)
 }
 
-func spaceOf(n *config.Node, h View, dir string, needs need) []fault.Finding {
+func spaceOf(m *config.Machine, h View, dir string, needs need) []fault.Finding {
 	at := existingDir(h, dir)
 	s, err := h.Space(at)
 	if err != nil {
@@ -71,8 +71,8 @@ func spaceOf(n *config.Node, h View, dir string, needs need) []fault.Finding {
 	const moreSpace, moreInodes = "free some space, or mount a larger disk there", "remove small files, or mount another disk there"
 	where := fmt.Sprintf("the file system of %s, for %s, has %s free", at, needs.what, size(s.Free))
 	inodes := fmt.Sprintf("the file system of %s, for %s, has %d inodes free", at, needs.what, s.FreeInodes)
-	reserve, from := evicts(n, needs.signal+".available", s.Total)
-	reservedInodes, fromInodes := evicts(n, needs.signal+".inodesFree", s.TotalInodes)
+	reserve, from := evicts(m, needs.signal+".available", s.Total)
+	reservedInodes, fromInodes := evicts(m, needs.signal+".inodesFree", s.TotalInodes)
 	switch {
 	case s.Free < needs.least:
 		return fail("%s; at least %s are needed", where, size(needs.least)).remedy(moreSpace)
@@ -90,12 +90,12 @@ func spaceOf(n *config.Node, h View, dir string, needs need) []fault.Finding {
 
 // evicts returns the kubelet's hard threshold for a signal of a file system with total bytes or inodes, and its origin:
 // https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#hard-eviction-thresholds
-func evicts(n *config.Node, signal string, total uint64) (limit uint64, from string) {
-	text, given := n.Kubelet.EvictionHard[signal]
+func evicts(m *config.Machine, signal string, total uint64) (limit uint64, from string) {
+	text, given := m.Kubelet.EvictionHard[signal]
 	from = "evictionHard " + signal
 	switch {
 	case given:
-	case len(n.Kubelet.EvictionHard) > 0 && (n.Kubelet.MergeDefaultEvictionSettings == nil || !*n.Kubelet.MergeDefaultEvictionSettings):
+	case len(m.Kubelet.EvictionHard) > 0 && (m.Kubelet.MergeDefaultEvictionSettings == nil || !*m.Kubelet.MergeDefaultEvictionSettings):
 		return 0, "" // setting any of them replaces all defaults
 	case signal == "nodefs.available":
 		text = "10%"
@@ -129,8 +129,8 @@ type Need struct {
 }
 
 // ImageNeed is the space for missing images; nothing if the runtime doesn't say where it keeps them, see the check CRI.
-func ImageNeed(ctx context.Context, n *config.Node, h View) []Need {
-	dir, err := h.ImageDir(ctx, n.CRISocket)
+func ImageNeed(ctx context.Context, m *config.Machine, h View) []Need {
+	dir, err := h.ImageDir(ctx, m.CRISocket)
 	if err != nil || dir == "" {
 		return nil
 	}

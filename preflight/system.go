@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-func system(ctx context.Context, h View, n *config.Node) []fault.Finding {
-	return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, n, h))
+func system(ctx context.Context, h View, m *config.Machine) []fault.Finding {
+	return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, m, h))
 }
 
 // kernelRelease knows the long-term kernels that Kubernetes supports:
@@ -158,7 +158,7 @@ func switchedOn(path, setting string) func(context.Context, View) []fault.Findin
 }
 
 // swap is an error exactly if the kubelet, as it will be configured, refuses to start on a host with swap.
-func swap(_ context.Context, h View, n *config.Node) []fault.Finding {
+func swap(_ context.Context, h View, m *config.Machine) []fault.Finding {
 	areas, err := h.Swap()
 	if err != nil {
 		return warn("cannot check whether swap is on: %v", err).remedy("check it with `swapon --show`")
@@ -166,7 +166,7 @@ func swap(_ context.Context, h View, n *config.Node) []fault.Finding {
 	if len(areas) == 0 {
 		return nil
 	}
-	where, refuses := strings.Join(areas, ", "), effectiveKubelet(n, h).failSwapOn
+	where, refuses := strings.Join(areas, ", "), effectiveKubelet(m, h).failSwapOn
 	if !refuses.value {
 		return warn("swap is on (%s), and the kubelet is configured to run with it (%s)", where, refuses.from).
 			remedy("if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/")
@@ -176,7 +176,7 @@ func swap(_ context.Context, h View, n *config.Node) []fault.Finding {
 }
 
 // cgroups checks which version of cgroups is mounted, and whether it has the kubelet's controllers.
-func cgroups(ctx context.Context, n *config.Node, h View) []fault.Finding {
+func cgroups(ctx context.Context, m *config.Machine, h View) []fault.Finding {
 	if text, err := h.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return controllers(strings.Fields(string(text)), []string{"cpu", "cpuset", "memory", "pids"}, []string{"hugetlb", "io"})
 	}
@@ -187,7 +187,7 @@ func cgroups(ctx context.Context, n *config.Node, h View) []fault.Finding {
 	have := enabledV1(string(text))
 	return slices.Concat(
 		controllers(have, []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"}, []string{"blkio", "hugetlb"}),
-		versionOne(ctx, n, h))
+		versionOne(ctx, m, h))
 }
 
 // enabledV1 reads the table of proc(5): name, hierarchy, number, enabled.
@@ -215,11 +215,11 @@ func controllers(have, required, optional []string) []fault.Finding {
 }
 
 // versionOne reports cgroup v1. From 1.35 on, the kubelet doesn't start on it unless it's configured to (KEP-5573).
-func versionOne(ctx context.Context, n *config.Node, h View) []fault.Finding {
+func versionOne(ctx context.Context, m *config.Machine, h View) []fault.Finding {
 	const remedy = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
 	have, err := InstalledKubelet(ctx, h)
 	old := err == nil && have.LessThan(version.MustParseGeneric("1.35"))
-	if old || !effectiveKubelet(n, h).failCgroupV1.value {
+	if old || !effectiveKubelet(m, h).failCgroupV1.value {
 		return warn("this host uses cgroup v1, which Kubernetes will stop supporting").remedy(remedy)
 	}
 	return fail("this host uses cgroup v1, on which the kubelet does not start since Kubernetes 1.35").
@@ -231,12 +231,12 @@ const driverRemedy = "set SystemdCgroup = %t (containerd) or cgroup_manager = %q
 
 // cgroupDriver compares the runtime's driver with this host and the kubelet's settings. The kubelet uses the runtime's driver, if
 // it's reported (KEP-4033); ContainerRuntimeVersion checks runtimes that can't report it.
-func cgroupDriver(ctx context.Context, h View, n *config.Node) []fault.Finding {
-	info, err := h.RuntimeInfo(ctx, n.CRISocket)
+func cgroupDriver(ctx context.Context, h View, m *config.Machine) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, m.CRISocket)
 	if err != nil || !reportsDriver(info) {
 		return skip("the container runtime does not report its cgroup driver; see CRI and ContainerRuntimeVersion")
 	}
-	wanted := effectiveKubelet(n, h).cgroupDriver
+	wanted := effectiveKubelet(m, h).cgroupDriver
 	switch {
 	case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
 		return fail("%s uses the cgroup driver systemd, but this host does not run systemd, so no container can start", info.Name).

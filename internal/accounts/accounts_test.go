@@ -27,7 +27,7 @@ func newRootless(t *testing.T) (Rootless, *stage.Host, *bytes.Buffer) {
 	h, said := stage.New(t), &bytes.Buffer{}
 	fixture.Put(t, h.Root, PasswdFile, fixture.Passwd)
 	fixture.Put(t, h.Root, GroupFile, fixture.Group)
-	n := &config.Node{Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes"}}
+	n := &config.Node{Machine: config.Machine{Paths: config.Paths{PKI: "/etc/kubernetes/pki", Kubernetes: "/etc/kubernetes"}}}
 	n.Cluster.Networking.ServiceSubnet = "10.96.0.0/12"
 	n.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true}
 	n.Cluster.Etcd.Local = &config.LocalEtcd{DataDir: "/var/lib/etcd"}

@@ -92,7 +92,7 @@ func (r kubeletRow) look(o *observation) answer {
 	if _, err := o.host.ReadFile(path); err != nil {
 		return unknown(fmt.Sprintf("cannot read %s: %v", path, err))
 	}
-	settings, err := thisnode.KubeletSettings(o.host, o.node)
+	settings, err := thisnode.KubeletSettings(o.host, &o.node.Machine)
 	if err != nil {
 		return unknown(err.Error())
 	}
@@ -102,7 +102,7 @@ func (r kubeletRow) look(o *observation) answer {
 
 // kubeletFlag returns the value of a flag in the files that set the kubelet's; why says that only systemd knows it.
 func (o *observation) kubeletFlag(name string) (value string, given bool, why string) {
-	for _, f := range thisnode.EffectiveFlags(o.host, o.node) {
+	for _, f := range thisnode.EffectiveFlags(o.host, &o.node.Machine) {
 		if f.Name == name {
 			value, given = f.Value, true
 		}

@@ -126,18 +126,16 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 	}
 	r := &d.init.NodeRegistration
 	n := &Node{
+		Machine:                 d.machine(flags),
 		ControlPlane:            true,
 		Name:                    r.Name,
 		Hostname:                strings.ToLower(strings.TrimSpace(opts.Facts.Hostname)),
-		CRISocket:               r.CRISocket,
 		Taints:                  r.Taints,
-		KubeletExtraArgs:        r.KubeletExtraArgs,
 		ImagePullPolicy:         r.ImagePullPolicy,
 		ImagePullSerial:         d.serial,
 		AdvertiseAddress:        advertise,
 		BindPort:                d.init.LocalAPIEndpoint.BindPort,
 		Cluster:                 *d.cluster,
-		Kubelet:                 *d.kubelet,
 		KubeProxy:               *d.kubeProxy,
 		NetworkAddOn:            flags.networkAddOn(),
 		Schedulable:             flags.Given.Has("schedulable") && flags.Schedulable,
@@ -145,19 +143,28 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
 		EnableKubelet:           flags.Given.Has("enable-kubelet") && flags.EnableKubelet,
 		UploadCerts:             flags.Given.Has("upload-certs") && flags.UploadCerts,
-		SkipPhases:              d.init.SkipPhases,
-		DryRun:                  d.init.DryRun,
 		SkipTokenPrint:          flags.Given.Has("skip-token-print") && flags.SkipTokenPrint,
 		SkipCertificateKeyPrint: flags.Given.Has("skip-certificate-key-print") && flags.SkipCertificateKeyPrint,
-		IgnorePreflightErrors:   lowered(r.IgnorePreflightErrors),
-		Timeouts:                limits(d.init.Timeouts),
-		Paths:                   paths(d.cluster, flags),
 	}
 	if d.init.Patches != nil {
 		n.PatchesDir = d.init.Patches.Directory
 	}
 	d.addSecrets(n, opts)
 	return n, nil
+}
+
+func (d *documents) machine(flags *InitFlags) Machine {
+	r := &d.init.NodeRegistration
+	return Machine{
+		CRISocket:             r.CRISocket,
+		Kubelet:               *d.kubelet,
+		KubeletExtraArgs:      r.KubeletExtraArgs,
+		SkipPhases:            d.init.SkipPhases,
+		IgnorePreflightErrors: lowered(r.IgnorePreflightErrors),
+		DryRun:                d.init.DryRun,
+		Timeouts:              limits(d.init.Timeouts),
+		Paths:                 paths(d.cluster, flags),
+	}
 }
 
 func (d *documents) addSecrets(n *Node, opts Options) {

@@ -143,7 +143,7 @@ func LoadReset(src *Source, flags ResetFlags, opts Options) (*Node, []string, er
 		return nil, d.warningTexts(), err
 	}
 	c := d.reset
-	n := APINode("", nil)
+	n := &Node{Machine: *DefaultMachine()}
 	n.CRISocket, n.Timeouts, n.Paths.PKI = c.CRISocket, limits(c.Timeouts), c.CertificatesDir
 	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = c.SkipPhases, lowered(c.IgnorePreflightErrors), c.DryRun
 	n.Reset = &Reset{
@@ -221,7 +221,7 @@ func TokenID(text string) (string, error) {
 func APINode(kubeconfig string, tokens []Token) *Node {
 	p := DefaultPaths()
 	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
-	return &Node{BootstrapTokens: tokens, Timeouts: DefaultLimits(), Paths: p}
+	return &Node{Machine: Machine{Timeouts: DefaultLimits(), Paths: p}, BootstrapTokens: tokens}
 }
 
 // CertificateKey validates a certificate key; empty text is a zero Secret. The error doesn't quote it.

@@ -50,23 +50,25 @@ func TestLoadInitDefaults(t *testing.T) {
 	}
 	n := mustLoad(t, nil, InitFlags{}, opts)
 	want := Node{
+		Machine: Machine{
+			CRISocket: "unix:///var/run/containerd/containerd.sock",
+			Timeouts: Limits{
+				ControlPlaneComponentHealthCheck: 4 * time.Minute, KubeletHealthCheck: 4 * time.Minute,
+				KubernetesAPICall: time.Minute, EtcdAPICall: 2 * time.Minute, TLSBootstrap: 5 * time.Minute,
+				Discovery: 5 * time.Minute, UpgradeManifests: 5 * time.Minute,
+			},
+			Paths: Paths{
+				Kubernetes: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests", PKI: "/etc/kubernetes/pki",
+				Kubeconfigs: "/etc/kubernetes", Kubelet: "/var/lib/kubelet", AdminKubeconfig: "/etc/kubernetes/admin.conf",
+			},
+		},
 		ControlPlane:     true,
 		Name:             "vm",
 		Hostname:         "vm",
-		CRISocket:        "unix:///var/run/containerd/containerd.sock",
 		Taints:           []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}},
 		ImagePullPolicy:  corev1.PullIfNotPresent,
 		AdvertiseAddress: netip.MustParseAddr("192.168.99.11"),
 		BindPort:         6443,
-		Timeouts: Limits{
-			ControlPlaneComponentHealthCheck: 4 * time.Minute, KubeletHealthCheck: 4 * time.Minute,
-			KubernetesAPICall: time.Minute, EtcdAPICall: 2 * time.Minute, TLSBootstrap: 5 * time.Minute,
-			Discovery: 5 * time.Minute, UpgradeManifests: 5 * time.Minute,
-		},
-		Paths: Paths{
-			Kubernetes: "/etc/kubernetes", Manifests: "/etc/kubernetes/manifests", PKI: "/etc/kubernetes/pki",
-			Kubeconfigs: "/etc/kubernetes", Kubelet: "/var/lib/kubelet", AdminKubeconfig: "/etc/kubernetes/admin.conf",
-		},
 	}
 	want.Cluster, want.Kubelet, want.KubeProxy, want.BootstrapTokens = n.Cluster, n.Kubelet, n.KubeProxy, n.BootstrapTokens
 	if diff := cmp.Diff(want, *n, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(Secret{})); diff != "" {

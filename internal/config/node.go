@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package config reads everything the user says, in files and flags, and turns it into one read-only value: Node, the desired
-// state of this node and its cluster (Machine before there's a node). LoadInit, LoadJoin, LoadUpgrade, LoadReset and LoadHost
-// each start from a Source and their command's flags, decode, default and validate, and report all Faults at once. LoadCluster
-// makes a Node from a cluster's stored ConfigMaps. v1beta4.go has kubeadm's types, and flag_table.go the flags.
+// state of this node and its cluster, or only Machine, the part of it that every host has. LoadInit, LoadJoin, LoadUpgrade,
+// LoadReset and LoadHost each start from a Source and their command's flags, decode, default and validate, and report all Faults
+// at once. LoadCluster makes a Node from a cluster's stored ConfigMaps. v1beta4.go has kubeadm's types, and flag_table.go the
+// flags.
 // docs/design/desired-state.md has the reasons.
 package config
 
@@ -28,18 +29,18 @@ import (
 // Node is the desired state of this node and its cluster, made from the user's documents, flags, defaults and the host. LoadInit
 // or, for a node of an existing cluster, LoadCluster returns it; it's read-only from then on: With returns a changed copy.
 type Node struct {
+	Machine // the settings of the node's host
+
 	// ControlPlane reports whether the node runs the control plane.
 	ControlPlane bool
 
 	Name string // the node's name in the API, a lower-case DNS subdomain
 	// Hostname is the host's name in lower case. If it isn't Name, the kubelet needs Name as a flag.
-	Hostname  string
-	CRISocket string         // the runtime's endpoint, always with a scheme: unix:///run/containerd/containerd.sock
-	Taints    []corev1.Taint // the node's taints, defaults applied; empty means none
+	Hostname string
+	Taints   []corev1.Taint // the node's taints, defaults applied; empty means none
 	// Schedulable removes the control plane's taint that an earlier run gave the node.
-	Schedulable      bool
-	KubeletExtraArgs []Arg             // flags for the kubelet's command line, in order
-	ImagePullPolicy  corev1.PullPolicy // IfNotPresent unless the user says otherwise
+	Schedulable     bool
+	ImagePullPolicy corev1.PullPolicy // IfNotPresent unless the user says otherwise
 	// ImagePullSerial pulls one image at a time. Only imagePullSerial: true in the user's file sets it, not v1beta4's same default.
 	ImagePullSerial bool
 
@@ -51,7 +52,6 @@ type Node struct {
 
 	// Cluster is the configuration all nodes share, with defaults; KubernetesVersion is an exact version with a leading v.
 	Cluster      ClusterConfiguration
-	Kubelet      kubelet.KubeletConfiguration     // the cluster-wide KubeletConfiguration, with defaults
 	KubeProxy    kubeproxy.KubeProxyConfiguration // the cluster-wide KubeProxyConfiguration, with defaults
 	NetworkAddOn NetworkAddOn                     // the Pod network to install
 	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document, or a profile sets fields of it.
@@ -67,11 +67,7 @@ type Node struct {
 	// UploadCerts makes init share the control plane's certificates.
 	UploadCerts bool
 
-	// SkipPhases and IgnorePreflightErrors are the user's; the latter in lower case, or "all".
-	SkipPhases            []string
-	IgnorePreflightErrors []string
-	DryRun                bool   // for the command that chooses between acting and recording parts; nothing else reads it
-	PatchesDir            string // the directory of patches, empty for none
+	PatchesDir string // the directory of patches, empty for none
 	// SkipTokenPrint and SkipCertificateKeyPrint keep secrets out of init's output.
 	SkipTokenPrint          bool
 	SkipCertificateKeyPrint bool
@@ -83,9 +79,6 @@ type Node struct {
 	// Upgrade holds the options of upgrade; nil for other commands.
 	Upgrade *Upgrade
 
-	Timeouts Limits
-	Paths    Paths
-
 	// Extras holds, by kind, the parts of the cluster's documents unknown to this version.
 	Extras Extras
 }
@@ -93,6 +86,35 @@ type Node struct {
 // With returns a copy of the node with a change. Both share slices, maps and pointers, so change replaces them.
 func (n *Node) With(change func(*Node)) *Node {
 	changed := *n
+	change(&changed)
+	return &changed
+}
+
+// Machine is the desired state of a host, whether it's a node or not. It's all that preparing a host and resetting it need, and
+// it's read-only, too.
+type Machine struct {
+	// CRISocket is the runtime's endpoint, with a scheme: unix:///run/containerd/containerd.sock. A node always has one; for a bare
+	// host, it's empty unless the user names it.
+	CRISocket string
+	// Kubelet is the cluster-wide KubeletConfiguration, with defaults. It's empty for a host whose cluster isn't known.
+	Kubelet          kubelet.KubeletConfiguration
+	KubeletExtraArgs []Arg // flags for the kubelet's command line, in order
+
+	// SkipPhases and IgnorePreflightErrors are the user's; the latter in lower case, or "all".
+	SkipPhases            []string
+	IgnorePreflightErrors []string
+	DryRun                bool // for the command that chooses between acting and recording parts; nothing else reads it
+
+	Timeouts Limits
+	Paths    Paths
+}
+
+// DefaultMachine is a host with the default paths and timeouts.
+func DefaultMachine() *Machine { return &Machine{Timeouts: DefaultLimits(), Paths: DefaultPaths()} }
+
+// With returns a copy of the machine with a change, as Node.With does.
+func (m *Machine) With(change func(*Machine)) *Machine {
+	changed := *m
 	change(&changed)
 	return &changed
 }

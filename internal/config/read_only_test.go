@@ -11,17 +11,18 @@ import (
 	"go/types"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestNodeIsReadOnly: outside this package, nothing assigns to a Node or to anything it leads to. A copy's own fields may change,
+// TestNodeIsReadOnly: outside this package, nothing assigns to a Node, to a Machine, or to anything they lead to. A copy's own fields may change,
 // such as those of the copy in a change for With, but not what it shares with the original.
 func TestNodeIsReadOnly(t *testing.T) {
 	checked := newCheckedPackages()
 	checked.check("main", ourModule+"cmd/slipway")
 	for _, pos := range checked.found {
-		t.Errorf("%s changes a Node: use With", checked.set.Position(pos))
+		t.Errorf("%s changes a Node or a Machine: use With", checked.set.Position(pos))
 	}
 	if len(checked.done) < 100 || checked.done[ourModule+"phases/upgrade"] == nil {
 		t.Errorf("checked %d packages", len(checked.done))
@@ -40,6 +41,12 @@ func TestReadOnlyFinds(t *testing.T) {
 		`n.BindPort++`:                                        1,
 		`*n = config.Node{}`:                                  1,
 		`env.Config.Schedulable = true`:                       1,
+		`n.DryRun = true`:                                     1,
+		`n.Machine.Paths.PKI = "/x"`:                          1,
+		`m.DryRun = true`:                                     1,
+		`host := &n.Machine; host.Paths.PKI = "/x"`:           1,
+		`copied := *m; copied.DryRun = true`:                  0,
+		`m.With(func(m *config.Machine) { m.DryRun = true })`: 0,
 		`env.Config = n`:                                      0,
 		`copied := *n; copied.Name = "x"`:                     0,
 		`copied := *n; copied.Cluster.DNS.Disabled = true`:    0,
@@ -52,6 +59,7 @@ func TestReadOnlyFinds(t *testing.T) {
 		`n.With(func(c *config.Node) { n.Name = "x" })`:       1,
 		`n.With(func(c *config.Node) { c.Cluster.Etcd.Local, c.Upgrade = nil, &config.Upgrade{} })`:           0,
 		`n.With(func(c *config.Node) { c.Cluster.Etcd.Local.DataDir = "x" })`:                                 1,
+		`n.With(func(c *config.Node) { c.DryRun, c.Machine.Paths.PKI = true, "/x" })`:                         0,
 		`n.With(func(c *config.Node) { c.Upgrade.Version = "x" })`:                                            1,
 		`n.With(func(c *config.Node) { c.Cluster.FeatureGates["x"] = true; c.Taints[0].Key = "x" })`:          2,
 		`n.With(func(c *config.Node) { delete(c.Extras, "x") })`:                                              1,
@@ -61,7 +69,7 @@ func TestReadOnlyFinds(t *testing.T) {
 		file, err := parser.ParseFile(checked.set, "p.go", `package p
 import "`+ourModule+`internal/config"
 type environment struct { Config *config.Node }
-func f(n *config.Node, env *environment) { `+code+` }`, 0)
+func f(n *config.Node, m *config.Machine, env *environment) { `+code+` }`, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +162,7 @@ func (c *checkedPackages) find(info *types.Info, tree ast.Node, own types.Object
 // changeOf returns the function that a call of With gets, and the copy that it changes; nil for another call.
 func changeOf(info *types.Info, call *ast.CallExpr) (change *ast.FuncLit, copied types.Object) {
 	f, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || f.Sel.Name != "With" || !isNode(info.Types[f.X].Type) || len(call.Args) != 1 {
+	if !ok || f.Sel.Name != "With" || !isState(info.Types[f.X].Type) || len(call.Args) != 1 {
 		return nil, nil
 	}
 	change, ok = call.Args[0].(*ast.FuncLit)
@@ -164,9 +172,9 @@ func changeOf(info *types.Info, call *ast.CallExpr) (change *ast.FuncLit, copied
 	return change, info.Defs[change.Type.Params.List[0].Names[0]]
 }
 
-// assigned notes an assignment to a Node, or to anything it leads to, unless it's a part of own that isn't shared.
+// assigned notes an assignment to a Node or a Machine, or to anything it leads to, unless it's a part of own that isn't shared.
 func (c *checkedPackages) assigned(info *types.Info, to ast.Expr, own types.Object) {
-	shared := false // with other copies of the Node
+	shared := false // with other copies
 	for e := to; e != nil; {
 		var outer ast.Expr
 		switch e := e.(type) {
@@ -187,7 +195,7 @@ func (c *checkedPackages) assigned(info *types.Info, to ast.Expr, own types.Obje
 			_, pointer := of.Underlying().(*types.Pointer)
 			shared = shared || pointer
 		}
-		if isNode(of) && shared {
+		if isState(of) && shared {
 			c.found = append(c.found, to.Pos())
 			return
 		}
@@ -195,11 +203,11 @@ func (c *checkedPackages) assigned(info *types.Info, to ast.Expr, own types.Obje
 	}
 }
 
-// isNode is for a Node and a pointer to one.
-func isNode(t types.Type) bool {
+// isState is for a Node, a Machine, and a pointer to one.
+func isState(t types.Type) bool {
 	if pointer, ok := t.(*types.Pointer); ok {
 		t = pointer.Elem()
 	}
 	named, ok := t.(*types.Named)
-	return ok && named.Obj().Name() == "Node" && named.Obj().Pkg().Path() == ourModule+"internal/config"
+	return ok && slices.Contains([]string{"Node", "Machine"}, named.Obj().Name()) && named.Obj().Pkg().Path() == ourModule+"internal/config"
 }

@@ -104,17 +104,7 @@ func copyFlags(whole, part any, given Given, commands ...string) Given {
 	})
 }
 
-// Machine is the desired state of a host to prepare or reset, which may not be a node yet.
-type Machine struct {
-	CRISocket string // the runtime's endpoint, with a scheme; empty unless the user names it
-	// SkipPhases, IgnorePreflightErrors and DryRun are as in Node.
-	SkipPhases, IgnorePreflightErrors []string
-	DryRun                            bool
-
-	node *Node // the node that the machine becomes; nil if that's unknown
-}
-
-// LoadHost returns a machine from the command line.
+// LoadHost returns the desired state of a host to prepare or reset, which may not be a node yet, from the command line.
 func LoadHost(flags HostFlags) (*Machine, error) {
 	if flags.Given.Has("digest") && flags.Bundle == "" {
 		return nil, errors.New("--digest is the digest of --bundle: give both")
@@ -126,23 +116,7 @@ func LoadHost(flags HostFlags) (*Machine, error) {
 	if socket != "" && !strings.Contains(socket, "://") {
 		socket = "unix://" + socket
 	}
-	return &Machine{CRISocket: socket, SkipPhases: flags.SkipPhases, IgnorePreflightErrors: lowered(flags.IgnorePreflightErrors), DryRun: flags.DryRun}, nil
-}
-
-// AdoptKubeletSettings returns the machine with the settings of its future kubelet.
-func (m *Machine) AdoptKubeletSettings(node *Node) *Machine {
-	out := *m
-	out.node = node
-	return &out
-}
-
-// Node returns the machine as phases see it: without a name or a cluster, with default paths and timeouts.
-func (m *Machine) Node() *Node {
-	n := APINode("", nil)
-	n.CRISocket, n.BindPort = m.CRISocket, DefaultBindPort
-	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = m.SkipPhases, m.IgnorePreflightErrors, m.DryRun
-	if m.node != nil {
-		n.Kubelet, n.KubeletExtraArgs = m.node.Kubelet, m.node.KubeletExtraArgs
-	}
-	return n
+	m := DefaultMachine()
+	m.CRISocket, m.SkipPhases, m.IgnorePreflightErrors, m.DryRun = socket, flags.SkipPhases, lowered(flags.IgnorePreflightErrors), flags.DryRun
+	return m, nil
 }

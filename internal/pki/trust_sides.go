@@ -200,12 +200,12 @@ func (t *trust) kubelet() {
 		return
 	}
 	h, n := t.r.Store.Host, t.r.Store.Config
-	settings, err := thisnode.KubeletSettings(h, n)
+	settings, err := thisnode.KubeletSettings(h, &n.Machine)
 	if err != nil {
 		t.unchecked("whether the kubelet and the API server accept each other: " + err.Error())
 		return
 	}
-	for _, flag := range thisnode.ExpandedFlags(h, n, "cert-dir", "client-ca-file", "config-dir", "rotate-server-certificates", "tls-cert-file") {
+	for _, flag := range thisnode.ExpandedFlags(h, &n.Machine, "cert-dir", "client-ca-file", "config-dir", "rotate-server-certificates", "tls-cert-file") {
 		t.unchecked("the effect of the kubelet's flag --" + flag.Name + "=" + flag.Value + ", which systemd expands")
 	}
 	if ca := settings.Authentication.X509.ClientCAFile; ca != "" {
@@ -224,7 +224,7 @@ func (t *trust) ofSettings(path string) string {
 
 // servingCertificate returns the kubelet's serving certificate file: until the cluster signs any, the file in its settings.
 func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) string {
-	rotated := thisnode.KubeletServingPEM(t.r.Store.Host, t.r.Store.Config)
+	rotated := thisnode.KubeletServingPEM(t.r.Store.Host, &t.r.Store.Config.Machine)
 	_, err := t.r.Store.Host.Lstat(rotated)
 	switch {
 	case settings.ServerTLSBootstrap && (err == nil || settings.TLSCertFile == ""):

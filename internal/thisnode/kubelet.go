@@ -24,20 +24,20 @@ import (
 // KubeletSettings returns this host's kubelet settings, as far as phases need them: config.yaml with the user's patches (or the
 // configuration if that file doesn't exist yet), overridden by the files of --config-dir, then by flags:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/
-func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration, error) {
-	path := n.Paths.KubeletConfig()
+func KubeletSettings(h host.Host, m *config.Machine) (*kubelet.KubeletConfiguration, error) {
+	path := m.Paths.KubeletConfig()
 	data, err := host.ReadIfExists(h, path)
 	if err != nil {
 		return nil, err
 	}
-	settings := n.Kubelet.DeepCopy()
+	settings := m.Kubelet.DeepCopy()
 	if data != nil {
 		settings = kubeletconfig.New()
 		if err := yaml.Unmarshal(data, settings); err != nil {
 			return nil, errors.Wrapf(err, "%s: not a KubeletConfiguration", path)
 		}
 	}
-	flags := slices.DeleteFunc(EffectiveFlags(h, n), func(f KubeletFlag) bool { return NeedsSystemd(f.Value) })
+	flags := slices.DeleteFunc(EffectiveFlags(h, m), func(f KubeletFlag) bool { return NeedsSystemd(f.Value) })
 	EachDropIn(h, flags, func(_ string, doc []byte) {
 		if merged := settings.DeepCopy(); yaml.Unmarshal(doc, merged) == nil {
 			*settings = *merged
@@ -58,7 +58,7 @@ func NeedsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
 func RegisteredName(h host.Host, n *config.Node) string {
 	names := []string{n.Name}
 	shown, unknown := certifiedName(h), false
-	for _, flag := range EffectiveFlags(h, n) {
+	for _, flag := range EffectiveFlags(h, &n.Machine) {
 		if flag.Name == "hostname-override" {
 			names = append(names, strings.ToLower(strings.TrimSpace(flag.Value)))
 			unknown = unknown || NeedsSystemd(flag.Value)
@@ -71,9 +71,9 @@ func RegisteredName(h host.Host, n *config.Node) string {
 }
 
 // KubeletClientPEM returns the path of the client certificate that the kubelet rotates. Only a flag can move its directory.
-func KubeletClientPEM(h host.Host, n *config.Node) string {
-	dir := filepath.Join(n.Paths.Kubelet, "pki")
-	for _, flag := range EffectiveFlags(h, n) {
+func KubeletClientPEM(h host.Host, m *config.Machine) string {
+	dir := filepath.Join(m.Paths.Kubelet, "pki")
+	for _, flag := range EffectiveFlags(h, m) {
 		if flag.Name == "cert-dir" && !NeedsSystemd(flag.Value) {
 			dir = atRoot(flag.Value)
 		}
@@ -83,8 +83,8 @@ func KubeletClientPEM(h host.Host, n *config.Node) string {
 
 // KubeletServingPEM returns the path of the serving certificate, with its key, that a kubelet with serverTLSBootstrap gets from the
 // cluster.
-func KubeletServingPEM(h host.Host, n *config.Node) string {
-	return filepath.Join(filepath.Dir(KubeletClientPEM(h, n)), "kubelet-server-current.pem")
+func KubeletServingPEM(h host.Host, m *config.Machine) string {
+	return filepath.Join(filepath.Dir(KubeletClientPEM(h, m)), "kubelet-server-current.pem")
 }
 
 // KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
@@ -149,17 +149,17 @@ type KubeletFlag struct {
 const kubeadmFlags = "kubeadm-flags.env"
 
 // EffectiveFlags returns the flags in kubeadm-flags.env, and then ConfiguredFlags: a name's last flag counts.
-func EffectiveFlags(h host.Reader, n *config.Node) []KubeletFlag {
-	env, _ := h.ReadFile(filepath.Join(n.Paths.Kubelet, kubeadmFlags)) // it needn't exist
-	return append(KubeadmFlags(env), ConfiguredFlags(h, n)...)
+func EffectiveFlags(h host.Reader, m *config.Machine) []KubeletFlag {
+	env, _ := h.ReadFile(filepath.Join(m.Paths.Kubelet, kubeadmFlags)) // it needn't exist
+	return append(KubeadmFlags(env), ConfiguredFlags(h, m)...)
 }
 
 // KubeadmFlags returns the flags in the content of kubeadm-flags.env, in order. It misreads values containing a space or a quote.
 func KubeadmFlags(env []byte) []KubeletFlag { return flagsFrom(flagsIn(env), kubeadmFlags) }
 
 // ConfiguredFlags returns the configuration's flags, then the administrators', which the packages' unit puts last.
-func ConfiguredFlags(h host.Reader, n *config.Node) []KubeletFlag {
-	return append(flagsFrom(n.KubeletExtraArgs, "nodeRegistration.kubeletExtraArgs"), AdministratorsFlags(h)...)
+func ConfiguredFlags(h host.Reader, m *config.Machine) []KubeletFlag {
+	return append(flagsFrom(m.KubeletExtraArgs, "nodeRegistration.kubeletExtraArgs"), AdministratorsFlags(h)...)
 }
 
 func flagsFrom(args []config.Arg, from string) []KubeletFlag {
@@ -238,6 +238,6 @@ func eachConf(h host.Reader, dir string, visit func(path string, doc []byte)) {
 }
 
 // ExpandedFlags are the kubelet's flags with the given names whose values only systemd knows, because it expands them.
-func ExpandedFlags(h host.Host, n *config.Node, names ...string) []KubeletFlag {
-	return slices.DeleteFunc(EffectiveFlags(h, n), func(f KubeletFlag) bool { return !NeedsSystemd(f.Value) || !slices.Contains(names, f.Name) })
+func ExpandedFlags(h host.Host, m *config.Machine, names ...string) []KubeletFlag {
+	return slices.DeleteFunc(EffectiveFlags(h, m), func(f KubeletFlag) bool { return !NeedsSystemd(f.Value) || !slices.Contains(names, f.Name) })
 }

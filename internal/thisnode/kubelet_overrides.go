@@ -30,8 +30,8 @@ type dropIn struct {
 }
 
 // ReadKubeletOverrides reads them. A file that isn't YAML has none: the kubelet reports it.
-func ReadKubeletOverrides(h host.Reader, n *config.Node) KubeletOverrides {
-	o := KubeletOverrides{flags: EffectiveFlags(h, n)}
+func ReadKubeletOverrides(h host.Reader, m *config.Machine) KubeletOverrides {
+	o := KubeletOverrides{flags: EffectiveFlags(h, m)}
 	known := slices.DeleteFunc(slices.Clone(o.flags), func(f KubeletFlag) bool { return NeedsSystemd(f.Value) })
 	EachDropIn(h, known, func(path string, doc []byte) {
 		d := dropIn{path: path}

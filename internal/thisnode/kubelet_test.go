@@ -27,7 +27,7 @@ func TestKubeletFlagsAsWritten(t *testing.T) {
 			for _, form := range []struct{ dir, name, port string }{{"cert-dir", "hostname-override", "healthz-port"}, {"cert_dir", "hostname_override", "healthz_port"}} {
 				s := newStage(t)
 				put(s, form.dir, "/srv/k")
-				if got := KubeletClientPEM(s.host, s.node); filepath.Dir(got) != "/srv/k" {
+				if got := KubeletClientPEM(s.host, &s.node.Machine); filepath.Dir(got) != "/srv/k" {
 					t.Errorf("--%s: %s", form.dir, got)
 				}
 				put(s, form.name, "other")
@@ -35,7 +35,7 @@ func TestKubeletFlagsAsWritten(t *testing.T) {
 					t.Errorf("--%s: %s", form.name, got)
 				}
 				put(s, form.port, "10300")
-				if got, err := KubeletSettings(s.host, s.node); err != nil || got.HealthzPort == nil || *got.HealthzPort != 10300 {
+				if got, err := KubeletSettings(s.host, &s.node.Machine); err != nil || got.HealthzPort == nil || *got.HealthzPort != 10300 {
 					t.Errorf("--%s: %v, %v", form.port, got.HealthzPort, err)
 				}
 			}

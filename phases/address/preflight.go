@@ -126,7 +126,7 @@ func (m *Move) checkAddress(env *step.Env) []fault.Finding {
 // has the name, and Pods and volumes belong to the Node.
 func checkHostname(env *step.Env) []fault.Finding {
 	n := env.Config
-	override := slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, n), func(f thisnode.KubeletFlag) bool { return f.Name == "hostname-override" })
+	override := slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, &n.Machine), func(f thisnode.KubeletFlag) bool { return f.Name == "hostname-override" })
 	if n.Hostname == n.Name || override {
 		return nil
 	}

@@ -55,7 +55,7 @@ func MissingImagesNeed(ctx context.Context, env *step.Env, images []string) []pr
 	if err != nil || len(missing) == 0 {
 		return nil
 	}
-	return preflight.ImageNeed(ctx, env.Config, env.Host)
+	return preflight.ImageNeed(ctx, env.Settings(), env.Host)
 }
 
 // MissingImages returns the images that the container runtime lacks.

@@ -68,7 +68,7 @@ func TestAdministratorsFlagsCount(t *testing.T) {
 	s := phasetest.NewStage(t, phasetest.WithKubeletFlags("{name: healthz-port, value: '10301'}, {name: rotate-certificates, value: 'false'}"))
 	s.Put(t, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\nEnvironment=\"A=--rotate-certificates\"\n")
 	s.Put(t, "/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=--healthz-port=10303 --healthz-bind-address=$IP\n")
-	settings, err := thisnode.KubeletSettings(s.Host, s.Config)
+	settings, err := thisnode.KubeletSettings(s.Host, &s.Config.Machine)
 	if err != nil || *settings.HealthzPort != 10303 || !settings.RotateCertificates || settings.HealthzBindAddress == "$IP" {
 		t.Errorf("%+v, %v", settings, err)
 	}

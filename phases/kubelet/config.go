@@ -53,7 +53,7 @@ func ownFacts(env *step.Env) kubeletconfig.Own {
 	}}
 	if join := env.Config.Join; join != nil {
 		own.CAPath = join.CAPath
-	} else if settings, err := thisnode.KubeletSettings(env.Host, env.Config); err == nil {
+	} else if settings, err := thisnode.KubeletSettings(env.Host, env.Settings()); err == nil {
 		own.CAPath = settings.Authentication.X509.ClientCAFile
 	}
 	return own

@@ -34,9 +34,9 @@ func Finalize() step.Phase {
 // EnableClientCertRotation points kubelet.conf at the rotated certificate instead of the embedded certificate, which expires:
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
-	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Settings())
 	path := env.Config.Paths.KubeletKubeconfig()
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ const (
 // don't count, because its own comes first. If the cluster gives the node no other Pod, there's nothing to see.
 func awaitSandbox(ctx context.Context, env *step.Env) error {
 	name := thisnode.RegisteredName(env.Host, env.Config)
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil || settings.RegisterNode != nil && !*settings.RegisterNode {
 		return err
 	}

@@ -103,12 +103,12 @@ func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 // ownPair names the files in which the kubelet looks for a certificate without the cluster; empty if its settings on this host or a
 // flag give it one, or if the cluster has.
 func ownPair(env *step.Env) (string, error) {
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
 		return "", err
 	}
 	file := env.Config.Paths.KubeletConfig() // the unit has a flag for it
-	if slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Config), func(f thisnode.KubeletFlag) bool {
+	if slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Settings()), func(f thisnode.KubeletFlag) bool {
 		return f.Name == "config" && f.Value != file || slices.Contains([]string{"cert-dir", "config-dir",
 			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, f.Name)
 	}) {
@@ -117,7 +117,7 @@ func ownPair(env *step.Env) (string, error) {
 	if !settings.ServerTLSBootstrap {
 		return "kubelet", nil
 	}
-	if _, err := env.Host.Lstat(thisnode.KubeletServingPEM(env.Host, env.Config)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := env.Host.Lstat(thisnode.KubeletServingPEM(env.Host, env.Settings())); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	return temporaryPair, nil

@@ -45,7 +45,7 @@ func ServingCertificate() step.Phase {
 // request that can't be approved is no failure: the kubelet serves with its own certificate until then, and somebody else may know
 // more about its addresses.
 func ensureServing(ctx context.Context, env *step.Env) error {
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func ensureServing(ctx context.Context, env *step.Env) error {
 // RenewServing is ensureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes
 // after most of a year, when nobody may remember.
 func RenewServing(ctx context.Context, env *step.Env) error {
-	if had, err := host.Exists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config)); err != nil || !had {
+	if had, err := host.Exists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Settings())); err != nil || !had {
 		return err
 	}
 	return ensureServing(ctx, env)
@@ -160,7 +160,7 @@ func hasCurrentServingCert(ctx context.Context, env *step.Env, name string) (boo
 
 // hasCloudsAddresses reports whether a cloud provider gives the Node its addresses, some time after the kubelet has registered it.
 func hasCloudsAddresses(env *step.Env) bool {
-	return slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Config), func(f thisnode.KubeletFlag) bool {
+	return slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Settings()), func(f thisnode.KubeletFlag) bool {
 		return f.Name == "cloud-provider" && f.Value == "external"
 	})
 }
@@ -211,7 +211,7 @@ func approveServing(ctx context.Context, env *step.Env, request *cluster.Certifi
 			"as an administrator; after a quarter of an hour, it makes another one:\n  kubectl certificate approve %s", request.Name())
 		return nil
 	}
-	before, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config))
+	before, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Settings()))
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ var errAnotherKey = errors.New("it has a certificate with another key")
 // awaitServing waits for the certificate after the one before. A request that the kubelet hasn't made was made by somebody with this
 // node's credentials: a kubelet keeps the key in its memory until it has the certificate, so nobody can compare it before.
 func awaitServing(ctx context.Context, env *step.Env, request *cluster.CertificateRequest, before []byte) error {
-	path, own := thisnode.KubeletServingPEM(env.Host, env.Config), true
+	path, own := thisnode.KubeletServingPEM(env.Host, env.Settings()), true
 	err := env.Host.AwaitFile(ctx, path, func(data []byte) error {
 		if bytes.Equal(data, before) {
 			return errors.New("it has the previous one")
@@ -249,15 +249,15 @@ func awaitServing(ctx context.Context, env *step.Env, request *cluster.Certifica
 
 // servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now.
 func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
-	data, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config))
+	data, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Settings()))
 	if err != nil || data == nil {
 		return nil, err
 	}
 	chain, err := certs.ParseChain(data)
 	if err != nil {
-		return nil, errors.WithMessage(err, thisnode.KubeletServingPEM(env.Host, env.Config))
+		return nil, errors.WithMessage(err, thisnode.KubeletServingPEM(env.Host, env.Settings()))
 	}
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil {
 		return nil, err
 	}

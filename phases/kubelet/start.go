@@ -182,7 +182,7 @@ func forgetOtherName(ctx context.Context, env *step.Env) error {
 	if !env.Rerun || !env.Unfinished {
 		return nil
 	}
-	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Settings())
 	data, err := host.ReadIfExists(env.Host, pem)
 	if err != nil || data == nil {
 		return err

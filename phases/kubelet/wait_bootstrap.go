@@ -53,7 +53,7 @@ func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	// Without these, the node would need the credentials for joining again.
-	for _, path := range []string{n.Paths.KubeletKubeconfig(), thisnode.KubeletClientPEM(env.Host, n)} {
+	for _, path := range []string{n.Paths.KubeletKubeconfig(), thisnode.KubeletClientPEM(env.Host, &n.Machine)} {
 		if err := host.IgnoreMissing(env.Host.SyncFiles(path)); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 	path, limit := env.Config.Paths.KubeletKubeconfig(), &env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", *limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` shows why, and `kubectl get csr` on a control plane whether it asked for one"
-	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Settings())
 	_, missing := env.Host.Lstat(pem)
 	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -100,7 +100,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 
 // keepsCertificate reports whether the kubelet uses a given certificate, valid for this node, and doesn't rotate it.
 func keepsCertificate(env *step.Env) bool {
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil || settings.RotateCertificates {
 		return false
 	}
@@ -112,7 +112,7 @@ func keepsCertificate(env *step.Env) bool {
 // wrong by itself: API servers may trust CAs for their clients that nodes never see, and a CA may be about to be replaced. So it
 // only explains why a kubelet doesn't report.
 func unknownIssuer(env *step.Env) error {
-	path := thisnode.KubeletClientPEM(env.Host, env.Config)
+	path := thisnode.KubeletClientPEM(env.Host, env.Settings())
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {
 		return err
@@ -152,7 +152,7 @@ func clusterCAs(env *step.Env) ([]*x509.Certificate, error) {
 
 func awaitReport(ctx context.Context, env *step.Env, began time.Time) error {
 	n, name := env.Config, thisnode.RegisteredName(env.Host, env.Config)
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil {
 		return err
 	}

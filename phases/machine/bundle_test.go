@@ -142,9 +142,9 @@ func TestPrepareWithoutImages(t *testing.T) {
 			h.Has.Images = tt.have
 			var out bytes.Buffer
 			env := h.env(&out)
-			env.Config.SkipPhases = []string{"images"}
+			env.Machine.SkipPhases = []string{"images"}
 			p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: tt.mirrors}
-			if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true, Skip: env.Config.SkipPhases}); err != nil {
+			if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true, Skip: env.Machine.SkipPhases}); err != nil {
 				t.Fatal(err)
 			}
 			if got := warning.Count(t, out.String()); got > 1 || (got == 1) != tt.want {

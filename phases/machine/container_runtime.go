@@ -200,7 +200,7 @@ func (p *Prepare) warnOfSandbox(ctx context.Context, env *step.Env, found hostRu
 		}
 		return
 	}
-	if image == "" || found.foreign() || !slices.Contains(env.Config.SkipPhases, "images") {
+	if image == "" || found.foreign() || !slices.Contains(env.Machine.SkipPhases, "images") {
 		return
 	}
 	registry, _, _ := strings.Cut(image, "/")

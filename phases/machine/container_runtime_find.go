@@ -55,7 +55,7 @@ func knownRuntimes() []hostRuntime {
 // containerd with CRI disabled.
 func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, error) {
 	own := knownRuntimes()[0]
-	if socket := env.Config.CRISocket; socket != "" && socket != own.socket {
+	if socket := env.Machine.CRISocket; socket != "" && socket != own.socket {
 		return hostRuntime{socket: socket, owner: foreignRuntime}, nil
 	}
 	bundled, err := broughtContainerd(env)

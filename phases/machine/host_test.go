@@ -117,10 +117,9 @@ func (h *bareHost) programVersion(_ context.Context, path string) (string, error
 
 // env is for phases on h; their output goes to said.
 func (h *bareHost) env(said *bytes.Buffer) *step.Env {
-	node := config.APINode("", nil)
-	node.IgnorePreflightErrors = []string{"systemverification"}
-	node.BindPort = config.DefaultBindPort
-	return &step.Env{Config: node, Host: h, UI: ui.NewLines(said, said)}
+	m := config.DefaultMachine()
+	m.IgnorePreflightErrors = []string{"systemverification"}
+	return &step.Env{Machine: m, Host: h, UI: ui.NewLines(said, said)}
 }
 
 // testBundle has small files in place of programs, containing their names and a release's version.

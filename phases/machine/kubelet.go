@@ -52,7 +52,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 	if !changed && !state.Replaced {
 		return p.releaseInterruptedLease(ctx, env)
 	}
-	if _, err := env.Host.Lstat(env.Config.Paths.KubeletKubeconfig()); err != nil {
+	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil {
 		return host.IgnoreMissing(err) // it waits for its settings
 	}
 	if p.ControlPlane != nil {
@@ -103,7 +103,7 @@ func (p *Prepare) DetectControlPlane(env *step.Env) {
 // restartWithLease restarts a control plane's kubelet while no other restarts. A kubelet of another minor version may take the
 // static Pods for new and replace them, etcd and the API server among them.
 func (p *Prepare) restartWithLease(ctx context.Context, env *step.Env) error {
-	here := p.controlPlaneEnv(env)
+	here := env.ForNode(p.ControlPlane)
 	mine, err := node.AcquireLeaseIfReachable(ctx, here, node.ForPreparation)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (p *Prepare) restartWithLease(ctx context.Context, env *step.Env) error {
 	if mine.Held { // only the API knows whether they're Ready
 		others = append(others, node.NewNodesReadyCheck(here))
 	}
-	if err := node.AwaitChecks(ctx, here, others, env.Config.IgnorePreflightErrors); err != nil {
+	if err := node.AwaitChecks(ctx, here, others, env.Machine.IgnorePreflightErrors); err != nil {
 		return mine.Cancel(ctx, err)
 	}
 	mine.KeepOnFailure()
@@ -130,14 +130,7 @@ func (p *Prepare) releaseInterruptedLease(ctx context.Context, env *step.Env) er
 	if p.ControlPlane == nil {
 		return nil
 	}
-	return node.ReleaseInterruptedLease(ctx, p.controlPlaneEnv(env), node.ForPreparation)
-}
-
-// controlPlaneEnv is the environment of this control plane's own workflows.
-func (p *Prepare) controlPlaneEnv(env *step.Env) *step.Env {
-	here := *env
-	here.Config = p.ControlPlane
-	return &here
+	return node.ReleaseInterruptedLease(ctx, env.ForNode(p.ControlPlane), node.ForPreparation)
 }
 
 // awaitAdopted waits until the newly started kubelet runs this control plane's static Pods. It makes their UIDs from their

@@ -87,7 +87,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 		}
 	}
 	var pending pendingFiles
-	if !slices.Contains(env.Config.SkipPhases, "programs") {
+	if !slices.Contains(env.Machine.SkipPhases, "programs") {
 		if pending, err = p.pendingFiles(ctx, env); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	checks := preflight.Prepare(env.Config, preflight.Preparation{
+	checks := preflight.Prepare(env.Machine, preflight.Preparation{
 		Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
 	})
 	checks = append(append(checks, trial.NewUnfinishedCheck(env)), p.skewChecks(ctx, env)...)

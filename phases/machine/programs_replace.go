@@ -53,7 +53,7 @@ func (p *Prepare) olderOnNode(ctx context.Context, env *step.Env, part bundle.Pa
 	if part.Type != bundle.Program || !versioned[part.Name] || p.AllowDowngrade {
 		return nil, nil
 	}
-	if sign, err := thisnode.NodeEvidence(env.Host, env.Config.Paths); err != nil || sign == "" {
+	if sign, err := thisnode.NodeEvidence(env.Host, env.Machine.Paths); err != nil || sign == "" {
 		return nil, err
 	}
 	text, err := env.Host.ProgramVersion(ctx, path)
@@ -102,7 +102,7 @@ func versionIn(text string) *version.Version {
 // skewChecks check the bundle's kubelet if it replaces another on a node. After an interrupted init, there's no API server to
 // ask, and the node has the kubelet of the bundle to continue with.
 func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Check {
-	if _, err := env.Host.Lstat(env.Config.Paths.KubeletKubeconfig()); err != nil || !p.replacesKubelet(env) {
+	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil || !p.replacesKubelet(env) {
 		return nil
 	}
 	if !p.Alone {
@@ -126,7 +126,7 @@ func (p *Prepare) replacesKubelet(env *step.Env) bool {
 // controlPlaneVersion is the version of this node's API server or, on a worker, of the cluster's configuration: the control plane
 // was upgraded to it first.
 func controlPlaneVersion(ctx context.Context, env *step.Env) (string, error) {
-	path := env.Config.Paths.StaticPod(manifests.APIServerName)
+	path := env.Machine.Paths.StaticPod(manifests.APIServerName)
 	if data, err := env.Host.ReadFile(path); err == nil {
 		version, err := upgrading.VersionOf(data)
 		if err == nil && version == "" {

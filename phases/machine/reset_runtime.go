@@ -47,7 +47,7 @@ func ownContainerd(ctx context.Context, env *step.Env) (bool, error) {
 
 func runPreflightHostReset(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Checking this host")
-	sign := func(h host.Reader) (string, error) { return thisnode.NodeEvidence(h, env.Config.Paths) }
+	sign := func(h host.Reader) (string, error) { return thisnode.NodeEvidence(h, env.Machine.Paths) }
 	return node.Check(ctx, env, preflight.HostReset(sign)...)
 }
 

@@ -30,7 +30,7 @@ func (h *bareHost) resetHost(t *testing.T, ignore ...string) (said string, err e
 	t.Helper()
 	var out bytes.Buffer
 	env := h.env(&out)
-	env.Config.IgnorePreflightErrors = ignore
+	env.Machine.IgnorePreflightErrors = ignore
 	err = step.Run(t.Context(), env, Reset(), step.Options{Serial: true})
 	return out.String(), err
 }

@@ -40,7 +40,7 @@ func TestHostResetOfNode(t *testing.T) {
 		err := step.Run(t.Context(), h.env(&out), Reset(), step.Options{Serial: true})
 		if err != nil {
 			env := h.env(&out)
-			env.Config.IgnorePreflightErrors = []string{"nonode"}
+			env.Machine.IgnorePreflightErrors = []string{"nonode"}
 			fact.Error(t, step.Run(t.Context(), env, Reset(), step.Options{Serial: true}))
 			phasetest.Once(t, out.String(), phasetest.Line{"[WARNING] NoNode:", path})
 		}

@@ -26,7 +26,7 @@ func WaitKubelet(ctx context.Context, env *step.Env) error {
 		env.UI.Printf("The kubelet has no health endpoint (healthzPort: 0), so there is nothing to wait for")
 		return nil
 	}
-	limit := &env.Config.Timeouts.KubeletHealthCheck
+	limit := &env.Settings().Timeouts.KubeletHealthCheck
 	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, *limit)
 	const failure = "the kubelet is not healthy; `journalctl -u kubelet` says why"
 	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
@@ -46,7 +46,7 @@ func kubeletAnswers(ctx context.Context, env *step.Env) error {
 
 // kubeletProbe is the kubelet's health endpoint; found is false if its settings switch that off.
 func kubeletProbe(env *step.Env) (probe host.Probe, found bool, err error) {
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Settings())
 	if err != nil {
 		return probe, false, err
 	}

@@ -30,7 +30,7 @@ func PullMissingImages(ctx context.Context, env *step.Env) error {
 
 // Check makes checks and reports their findings. An error fails unless the operator ignores its check.
 func Check(ctx context.Context, env *step.Env, checks ...preflight.Check) error {
-	return reportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return reportFindings(env, preflight.Run(ctx, checks, env.Host, env.Settings().IgnorePreflightErrors))
 }
 
 // ReportImage prints the result for an image.
@@ -58,7 +58,7 @@ func PullImages(ctx context.Context, env *step.Env) error {
 // name. Upgrades and preparations use it right before they restart something: other control planes may have changed since
 // preflight, and may be about to recover. It prints the last findings.
 func AwaitChecks(ctx context.Context, env *step.Env, checks []preflight.Check, ignore []string) error {
-	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	limited, cancel := context.WithTimeout(ctx, env.Settings().Timeouts.KubeletHealthCheck)
 	defer cancel()
 	var report preflight.Report
 	err := retry.Every(turnInterval).Do(limited, func(ctx context.Context) error {

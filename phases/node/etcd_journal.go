@@ -52,18 +52,18 @@ func ErrEtcdChanged() error {
 }
 
 // EtcdJournalPath returns the path of a host's journal.
-func EtcdJournalPath(n *config.Node) string {
-	return filepath.Join(n.Paths.Kubernetes, "tmp", "slipway-etcd-data.yaml")
+func EtcdJournalPath(p config.Paths) string {
+	return filepath.Join(p.Kubernetes, "tmp", "slipway-etcd-data.yaml")
 }
 
 // ReadEtcdJournal returns this host's journal; the zero journal if no workflow has left any.
 func ReadEtcdJournal(env *step.Env) (EtcdJournal, error) {
-	return ReadEtcdJournalOn(env.Host, env.Config)
+	return ReadEtcdJournalOn(env.Host, env.Config.Paths)
 }
 
 // ReadEtcdJournalOn is ReadEtcdJournal before there's an Env.
-func ReadEtcdJournalOn(h host.Host, n *config.Node) (j EtcdJournal, err error) {
-	_, err = ownership.ReadYAML(h, EtcdJournalPath(n), &j)
+func ReadEtcdJournalOn(h host.Host, p config.Paths) (j EtcdJournal, err error) {
+	_, err = ownership.ReadYAML(h, EtcdJournalPath(p), &j)
 	return j, err
 }
 
@@ -83,7 +83,7 @@ func (j EtcdJournal) WithUndoRemedy(env *step.Env, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	path, pod := EtcdJournalPath(env.Config), env.Config.Paths.StaticPod(manifests.EtcdName)
+	path, pod := EtcdJournalPath(env.Config.Paths), env.Config.Paths.StaticPod(manifests.EtcdName)
 	back := fmt.Sprintf("this host's etcd is stopped, and its data is as it was before `slipway %s`. To start it with that data, copy `manifest` from %s to %s, "+
 		"remove %s and (if it's there) %s, and run `systemctl start %s`",
 		j.Command, path, pod, path, env.Config.Paths.StaticPod(EtcdReplayName), KubeletUnit)
@@ -92,7 +92,7 @@ func (j EtcdJournal) WithUndoRemedy(env *step.Env, err error) error {
 
 // Write stores the journal for the next run.
 func (j EtcdJournal) Write(env *step.Env) error {
-	path := EtcdJournalPath(env.Config)
+	path := EtcdJournalPath(env.Config.Paths)
 	if err := env.Host.EnsureDir(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ const KubeletUnit = host.KubeletUnit
 
 // RestartKubelet gives systemd as long as the kubelet has to become healthy. Without an init system, the user has to restart it.
 func RestartKubelet(ctx context.Context, env *step.Env) error {
-	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	ctx, cancel := context.WithTimeout(ctx, env.Settings().Timeouts.KubeletHealthCheck)
 	defer cancel()
 	err := env.Host.OrderUnit(ctx, host.RestartUnit, KubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {

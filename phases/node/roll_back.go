@@ -87,4 +87,4 @@ func canRollBackEtcd(ctx context.Context, env *step.Env, c Replacement) bool {
 }
 
 // BackupRoot is the directory of the backups that upgrades make, a directory each.
-func BackupRoot(env *step.Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
+func BackupRoot(env *step.Env) string { return filepath.Join(env.Settings().Paths.Kubernetes, "tmp") }

@@ -34,7 +34,7 @@ func (r *Run) overridden(_ context.Context, env *step.Env) (found []fault.Findin
 	if err != nil {
 		return []fault.Finding{fault.NewFinding(overridesCheck, fault.Unasked, fault.Remedy(err), "whether anything overrides the settings in %s: %v", path, err)}
 	}
-	overrides := thisnode.ReadKubeletOverrides(env.Host, env.Config)
+	overrides := thisnode.ReadKubeletOverrides(env.Host, env.Settings())
 	for _, s := range changed {
 		if by := overrides.Of(s.path, s.value); by != "" {
 			name := strings.Join(s.path, ".")

@@ -31,7 +31,7 @@ import (
 // NewRevert returns the run that takes back this node's last change that counts. If that one has taken back another, there's
 // nothing to do: the same command again must not bring the change back.
 func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
-	last, err := trial.LastCompleted(&step.Env{Host: h, Config: &config.Node{Paths: config.DefaultPaths()}})
+	last, err := trial.LastCompleted(&step.Env{Host: h, Machine: config.DefaultMachine()})
 	if err != nil {
 		return nil, nil, err
 	}

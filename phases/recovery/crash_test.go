@@ -57,7 +57,7 @@ func runRecovery(drop bool) phasetest.Runner {
 		if err != nil {
 			return err
 		}
-		if exists(h, aside) && !exists(h, node.EtcdJournalPath(n)) {
+		if exists(h, aside) && !exists(h, node.EtcdJournalPath(n.Paths)) {
 			return isRecovered(h, drop)
 		}
 		env := &step.Env{Config: n, Host: h, Cluster: deadAPI{}, UI: ui.NewLines(say, io.Discard)}

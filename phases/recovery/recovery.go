@@ -224,7 +224,7 @@ func (r *Recovery) spaceQuestion() preflight.Check {
 
 // finish ends the recovery: the next one begins from the start.
 func (r *Recovery) finish(_ context.Context, env *step.Env) error {
-	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
+	if err := env.Host.Remove(node.EtcdJournalPath(env.Config.Paths)); err != nil {
 		return err
 	}
 	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)

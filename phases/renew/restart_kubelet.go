@@ -34,7 +34,7 @@ func repairKubelet(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	pem := thisnode.KubeletClientPEM(env.Host, env.Settings())
 	if expired = expired || hasExpired(env, pem); expired {
 		// As long as it's there, the kubelet takes it for its own.
 		if err := env.Host.Remove(pem); err != nil {

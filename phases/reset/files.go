@@ -51,8 +51,8 @@ var pluginDirectories = []string{
 // removeEtcdData removes a member's data once remove-etcd-member has handled it. A directory the user chose may hold other files.
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
-	c.removeFile(node.EtcdJournalPath(n))
-	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n)))
+	c.removeFile(node.EtcdJournalPath(n.Paths))
+	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n.Paths)))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
 		c.record(false, host.IgnoreForbidden(host.IgnoreMissing(err)))

@@ -376,7 +376,7 @@ func TestSnapshotFromBeforeStays(t *testing.T) {
 			s := phasetest.NewScene(t, rollbackScenario)
 			defer s.Close()
 			h := phasetest.NewLastingHost(s.Root)
-			env := &step.Env{Config: &config.Node{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}, Host: h, UI: ui.NewLines(io.Discard, io.Discard)}
+			env := &step.Env{Config: &config.Node{Machine: config.Machine{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}}, Host: h, UI: ui.NewLines(io.Discard, io.Discard)}
 			for _, r := range tt.runs {
 				anotherRun(r.at, r.apiServer, r.etcd, func(path, from string) {
 					if filepath.Base(path) == upgrading.RecordFile {
@@ -419,7 +419,7 @@ func TestSnapshotsAreKeptUnseen(t *testing.T) {
 		anotherRun(at, config.DefaultKubernetesVersion, "3.6", replace)
 	}
 	var said bytes.Buffer
-	env := &step.Env{Config: &config.Node{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}, Host: phasetest.NewLastingHost(s.Root), UI: ui.NewLines(&said, &said)}
+	env := &step.Env{Config: &config.Node{Machine: config.Machine{Paths: config.Paths{Kubernetes: "/etc/kubernetes"}}}, Host: phasetest.NewLastingHost(s.Root), UI: ui.NewLines(&said, &said)}
 	if err := backup.PruneSnapshots(env); err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func runBare(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 	if exists("/etc/kubernetes/manifests/etcd.yaml") && !data {
 		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
 	}
-	if data && !exists(node.EtcdJournalPath(n)) {
+	if data && !exists(node.EtcdJournalPath(n.Paths)) {
 		return nil
 	}
 	n.IgnorePreflightErrors = append(n.IgnorePreflightErrors, strings.ToLower(fault.EtcdOtherMembers))

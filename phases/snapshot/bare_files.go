@@ -47,7 +47,7 @@ func (b *BareHost) writeFiles(env *step.Env) error {
 func isShared(env *step.Env, path string) bool {
 	paths := env.Config.Paths
 	within := func(dir string) bool { return strings.HasPrefix(path, dir+"/") }
-	return (within(paths.Kubernetes) || within(paths.PKI)) && !within(filepath.Dir(node.EtcdJournalPath(env.Config)))
+	return (within(paths.Kubernetes) || within(paths.PKI)) && !within(filepath.Dir(node.EtcdJournalPath(env.Config.Paths)))
 }
 
 // namedFiles returns the paths on this host that its control plane's flags and volumes name.

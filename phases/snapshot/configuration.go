@@ -78,7 +78,7 @@ func configurationToSeal(ctx context.Context, env *step.Env, c etcd.Contents) ([
 // if there's one: the file isn't needed any more then. It's nil if the snapshot has none, or doesn't exist.
 func Configuration(h host.Host, from Source) (*config.Source, error) {
 	defer limitMemory()()
-	journal, err := node.ReadEtcdJournalOn(h, &config.Node{Paths: config.DefaultPaths()})
+	journal, err := node.ReadEtcdJournalOn(h, config.DefaultPaths())
 	if host.IgnoreForbidden(err) != nil {
 		return nil, err
 	}

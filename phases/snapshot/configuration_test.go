@@ -187,7 +187,7 @@ func TestBareHostWithoutConfiguration(t *testing.T) {
 	phasetest.Fatal(t, err)
 	phasetest.Fatal(t, b.restoreFiles(t.Context(), s.Env))
 	fact.In(t, s.Said.String(), path, "--config")
-	if _, err := s.Host.Lstat(node.EtcdJournalPath(s.Config)); err == nil {
+	if _, err := s.Host.Lstat(node.EtcdJournalPath(s.Config.Paths)); err == nil {
 		t.Error("the restore has begun")
 	}
 }

@@ -74,7 +74,7 @@ func kubeletFiles(env *step.Env) []string {
 	paths := env.Config.Paths
 	return []string{
 		paths.KubeletConfig(), paths.InstanceConfig(), paths.KubeletFlags(),
-		"/etc/default/kubelet", "/etc/sysconfig/kubelet", thisnode.KubeletClientPEM(env.Host, env.Config),
+		"/etc/default/kubelet", "/etc/sysconfig/kubelet", thisnode.KubeletClientPEM(env.Host, env.Settings()),
 	}
 }
 

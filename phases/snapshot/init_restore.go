@@ -256,7 +256,7 @@ func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 }
 
 func (b *BareHost) finish(_ context.Context, env *step.Env) error {
-	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
+	if err := env.Host.Remove(node.EtcdJournalPath(env.Config.Paths)); err != nil {
 		return err
 	}
 	env.UI.Nextf("The cluster has the state of %s", b.File)

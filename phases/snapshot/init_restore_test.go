@@ -71,7 +71,7 @@ func TestBareHost(t *testing.T) {
 	}
 	phasetest.Fatal(t, b.finish(t.Context(), s.Env))
 	phasetest.Fatal(t, NoneInterrupted(s.Env))
-	if _, err := s.Host.Lstat(node.EtcdJournalPath(s.Config)); err == nil {
+	if _, err := s.Host.Lstat(node.EtcdJournalPath(s.Config.Paths)); err == nil {
 		t.Error("the journal is left")
 	}
 }
@@ -139,7 +139,7 @@ func TestBareHostForged(t *testing.T) {
 	phasetest.Fatal(t, err)
 	taken := map[string]fs.FileMode{"/etc/kubernetes/pki/front-proxy-ca.key": 0o600, "/etc/kubernetes/policy.yaml": 0o744}
 	left := []string{"/etc/cron.d/forged", "/etc/kubernetes-other/a", "/etc/kubernetes/admin.conf", "/etc/kubernetes/pki/apiserver.crt", etcdPod,
-		node.EtcdJournalPath(s.Config), "/var/lib/etcd/member/snap/db"}
+		node.EtcdJournalPath(s.Config.Paths), "/var/lib/etcd/member/snap/db"}
 	for _, path := range append(slices.Sorted(maps.Keys(taken)), left...) {
 		b.files = append(b.files, snapshots.File{Path: path, Mode: 0o766, Owner: host.Owner{UID: 1000, GID: 1000}, Data: []byte("forged")})
 	}

@@ -37,7 +37,7 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	}
 	if journal.Command != "" {
 		return nil, fault.New(fmt.Sprintf("`slipway %s %s` has not finished here, and may need etcd's old data", journal.Command, journal.From),
-			"run it again first. If etcd has got its data by other means since, remove "+node.EtcdJournalPath(env.Config)+" instead")
+			"run it again first. If etcd has got its data by other means since, remove "+node.EtcdJournalPath(env.Config.Paths)+" instead")
 	}
 	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	manifest, err := host.ReadIfExists(env.Host, path)

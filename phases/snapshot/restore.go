@@ -249,7 +249,7 @@ func (r *Restore) spaceQuestion() preflight.Check {
 
 // finish ends the restore: the next one begins from the start.
 func (r *Restore) finish(_ context.Context, env *step.Env) error {
-	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
+	if err := env.Host.Remove(node.EtcdJournalPath(env.Config.Paths)); err != nil {
 		return err
 	}
 	env.UI.Nextf("etcd has the state of %s", r.File)

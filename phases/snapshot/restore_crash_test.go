@@ -99,7 +99,7 @@ func runRestore(ctx context.Context, h *phasetest.LastingHost, endpoint string, 
 	if err != nil {
 		return err
 	}
-	if exists("/var/lib/etcd/member.before-restore-2026-02-04-00-00-00") && !exists(node.EtcdJournalPath(n)) {
+	if exists("/var/lib/etcd/member.before-restore-2026-02-04-00-00-00") && !exists(node.EtcdJournalPath(n.Paths)) {
 		return nil
 	}
 	api := cluster.New(phasetest.CrashOptions(h, endpoint, true, config.DefaultAdminKubeconfig, "", cmp.Or(h.Limit, 30*time.Second)))

@@ -356,7 +356,7 @@ func TestRestoreResumes(t *testing.T) {
 	m.health = append(m.health, member(2, 1))
 	fact.Error(t, r.recheck(t.Context(), s.Env), "cp-2")
 	_, err = NewRestore(t.Context(), s.Env, Source{File: path})
-	fact.In(t, fixture.Told(err), "run: cp-2.", "`slipway reset` on cp-2;", etcdPod, node.EtcdJournalPath(s.Config))
+	fact.In(t, fixture.Told(err), "run: cp-2.", "`slipway reset` on cp-2;", etcdPod, node.EtcdJournalPath(s.Config.Paths))
 }
 
 // TestRestoreLooksAgain: whatever has changed while the operator thought about the question ends the restore.

@@ -42,7 +42,11 @@ type Earlier struct {
 // Env is everything a phase has: the desired state, and the means to ask and act. Phases hand over through the host and the API,
 // so any of them runs alone.
 type Env struct {
+	// Config is the desired state of this node. It's nil where only a host is known, as in host prepare: then Machine has the
+	// host's. Exactly one of the two is set.
 	Config  *config.Node
+	Machine *config.Machine
+
 	Host    host.Host
 	Cluster cluster.Cluster
 	Etcd    etcd.Etcd
@@ -50,6 +54,28 @@ type Env struct {
 	Earlier
 	// SpareKey is a new private key for a phase with NeedsSpare; nil if none was generated ahead.
 	SpareKey crypto.Signer
+}
+
+// ForMachine is the environment of phases that know only a host.
+func (e *Env) ForMachine(m *config.Machine) *Env {
+	there := *e
+	there.Config, there.Machine = nil, m
+	return &there
+}
+
+// ForNode is the environment of a node's phases.
+func (e *Env) ForNode(n *config.Node) *Env {
+	there := *e
+	there.Config, there.Machine = n, nil
+	return &there
+}
+
+// Settings are the host's, whether it's a node or not.
+func (e *Env) Settings() *config.Machine {
+	if e.Config != nil {
+		return &e.Config.Machine
+	}
+	return e.Machine
 }
 
 // Start implements workflow.Environment.
@@ -84,8 +110,8 @@ func (e *Env) Tokens() tokens.Store {
 
 // KubeletTarget is the part of this node to diagnose without the control plane, whose files may still be written.
 func (e *Env) KubeletTarget() diagnose.Target {
-	n := e.Config
-	return diagnose.Target{Socket: n.CRISocket, Kubelet: n.Paths.Kubelet, Kubeconfigs: n.Paths.Kubeconfigs}
+	m := e.Settings()
+	return diagnose.Target{Socket: m.CRISocket, Kubelet: m.Paths.Kubelet, Kubeconfigs: m.Paths.Kubeconfigs}
 }
 
 // NodeTarget is the whole node.
@@ -97,9 +123,9 @@ func (e *Env) NodeTarget() diagnose.Target {
 	return t
 }
 
-// Guard waits with diagnose.Guard. limit is a field of Config.Timeouts, or a fixed time.
+// Guard waits with diagnose.Guard. limit is a field of Settings().Timeouts, or a fixed time.
 func (e *Env) Guard(ctx context.Context, limit *time.Duration, t diagnose.Target, failure string, wait func(context.Context) error) error {
-	w := diagnose.Wait{Limit: *limit, Field: e.Config.Timeouts.Field(limit), Failure: failure, Say: e.UI.Printf}
+	w := diagnose.Wait{Limit: *limit, Field: e.Settings().Timeouts.Field(limit), Failure: failure, Say: e.UI.Printf}
 	return diagnose.Guard(ctx, e.Host, w, t, wait)
 }
 

@@ -127,7 +127,7 @@ func imageFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	case len(missing) == 0:
 		return nil
 	}
-	return append(preflight.ImageSpace(ctx, n, env.Host), fault.NewFinding(imagesCheck, fault.Warning,
+	return append(preflight.ImageSpace(ctx, &n.Machine, env.Host), fault.NewFinding(imagesCheck, fault.Warning,
 		"`slipway upgrade apply` pulls them; `slipway config images pull --kubernetes-version "+n.Cluster.KubernetesVersion+"` does so earlier",
 		"not on this node yet: %s", strings.Join(missing, ", ")))
 }

@@ -88,7 +88,7 @@ StandardOutput=truncate:/run/words/%i.out
 	var units []string
 	wanted := make([][]string, files)
 	for i := range files {
-		n := config.Node{Name: "a", Hostname: "b", KubeletExtraArgs: []config.Arg{{Name: "last", Value: "1"}}}
+		n := config.Node{Name: "a", Hostname: "b", Machine: config.Machine{KubeletExtraArgs: []config.Arg{{Name: "last", Value: "1"}}}}
 		for range 4 {
 			n.KubeletExtraArgs = append(n.KubeletExtraArgs, config.Arg{Name: "v", Value: awkward(random)})
 		}

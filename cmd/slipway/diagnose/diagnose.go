@@ -149,11 +149,11 @@ func servingCertificate(real *linux.Host, node *config.Node) string {
 	if node == nil {
 		return ""
 	}
-	settings, err := thisnode.KubeletSettings(real, node)
+	settings, err := thisnode.KubeletSettings(real, &node.Machine)
 	if err != nil || !settings.ServerTLSBootstrap {
 		return ""
 	}
-	return thisnode.KubeletServingPEM(real, node)
+	return thisnode.KubeletServingPEM(real, &node.Machine)
 }
 
 // recent limits how far back the journal of a running kubelet is read.

@@ -71,6 +71,8 @@ type Mode interface {
 	// Stored is the configuration of this host's cluster, or the defaults with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	Parts(*config.Node, *linux.Host) *Parts
+	// MachineParts are for a command that prepares or resets a host: its phases know no node and no etcd.
+	MachineParts(*config.Machine, *linux.Host) *Parts
 	// LivingParts are for a command that looks after a running cluster: its plan asks the API and etcd.
 	LivingParts(*config.Node, *linux.Host) *Parts
 	// APIParts are for a command that only talks to the API; form and command are for its plan.
@@ -98,6 +100,11 @@ func NewParts(g *cli.Globals, node *config.Node, real *linux.Host, warnings ...s
 	p := modeOf(g, node.DryRun).Parts(node, real)
 	cli.Warn(p.Env.UI, warnings)
 	return p
+}
+
+// NewMachineParts makes a host's parts, in the mode the flags ask for.
+func NewMachineParts(g *cli.Globals, host *config.Machine, real *linux.Host) *Parts {
+	return modeOf(g, host.DryRun).MachineParts(host, real)
 }
 
 // KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.

@@ -76,7 +76,7 @@ func TestLastLines(t *testing.T) {
 	worker := &config.Node{}
 	plane := &config.Node{ControlPlane: true}
 	first := &config.Node{ControlPlane: true, Upgrade: &config.Upgrade{First: true}, Cluster: config.ClusterConfiguration{KubernetesVersion: "v1.37.2"}}
-	half := &config.Node{ControlPlane: true, Upgrade: &config.Upgrade{}, SkipPhases: []string{"control-plane"}}
+	half := &config.Node{ControlPlane: true, Upgrade: &config.Upgrade{}, Machine: config.Machine{SkipPhases: []string{"control-plane"}}}
 	for name, tt := range map[string]struct{ got, want []string }{
 		"worker joins":         {cli.JoinedLines(worker), []string{"This node has joined the cluster:"}},
 		"control plane joins":  {cli.JoinedLines(plane), []string{"This node has joined the cluster and a new control plane instance was created:"}},

@@ -108,11 +108,26 @@ func (p Planning) LivingParts(node *config.Node, real *linux.Host) *Parts {
 	return parts
 }
 
-func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Parts, *plan.Plan) {
-	record := &plan.Plan{Form: "text", Node: node.Name, Shown: func(text string) string { return cli.Shown(p.G.Program, text) }}
+// MachineParts ask no cluster.
+func (p Planning) MachineParts(host *config.Machine, real *linux.Host) *Parts {
+	record, said := p.newPlan(""), newPlanUI(p.G)
+	if p.Diff {
+		record.CompareWith(real, said.Warnf)
+	}
+	return p.parts(real, plan.UI{UI: said, Plan: record}, &step.Env{Machine: host, Cluster: cluster.NewPlan(record.AddCluster, nil)})
+}
+
+// newPlan is an empty plan in the report's form. node is the node's name; "" for a host that isn't known as a node.
+func (p Planning) newPlan(node string) *plan.Plan {
+	record := &plan.Plan{Form: "text", Node: node, Shown: func(text string) string { return cli.Shown(p.G.Program, text) }}
 	if r := p.G.Report; r != nil {
 		record.Form, record.Command = r.Form, r.Command
 	}
+	return record
+}
+
+func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Parts, *plan.Plan) {
+	record := p.newPlan(node.Name)
 	record.Assume(node)
 	said := newPlanUI(p.G)
 	node = node.With(func(n *config.Node) { n.Timeouts.UpgradeManifests = min(n.Timeouts.UpgradeManifests, planPatience) })
@@ -127,7 +142,7 @@ func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Par
 			api.CompareWith(now)
 		}
 	}
-	return p.parts(node, real, api, plan.UI{UI: said, Plan: record}), record
+	return p.nodeParts(node, real, api, plan.UI{UI: said, Plan: record}), record
 }
 
 // planPatience is how long a plan waits for another control plane to finish its upgrade.
@@ -150,19 +165,20 @@ func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, c
 	}
 	record := &plan.Plan{Form: form, Command: command}
 	api := cluster.NewPlan(record.AddCluster, UserCluster(node, kubeconfig))
-	return p.parts(node, linux.New(), api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
+	return p.nodeParts(node, linux.New(), api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
 }
 
-// parts only record, in the plan of said. Phases run one after another, so that the same input gives the same plan.
-func (p Planning) parts(node *config.Node, real *linux.Host, api cluster.Cluster, said plan.UI) *Parts {
+func (p Planning) nodeParts(node *config.Node, real *linux.Host, api cluster.Cluster, said plan.UI) *Parts {
+	members := etcd.NewPlan(said.Plan.AddEtcd, thisnode.KnownEtcdMembers(real, node)...)
+	return p.parts(real, said, &step.Env{Config: node, Cluster: api, Etcd: members})
+}
+
+// parts give env a host that only records, in the plan of said. Phases run one after another, so that the same input gives the
+// same plan.
+func (p Planning) parts(real *linux.Host, said plan.UI, env *step.Env) *Parts {
+	env.Host, env.UI = hostplan.NewOverlay(real, said.Plan.AddHost), said
 	return &Parts{
-		Env: &step.Env{
-			Config:  node,
-			Host:    hostplan.NewOverlay(real, said.Plan.AddHost),
-			Cluster: api,
-			Etcd:    etcd.NewPlan(said.Plan.AddEtcd, thisnode.KnownEtcdMembers(real, node)...),
-			UI:      said,
-		},
+		Env:     env,
 		begin:   noLock,
 		Confirm: func(func() error) error { return nil },
 		Show:    func(func() error) error { return said.Plan.Write(p.G.Streams.Out) },

@@ -83,9 +83,21 @@ func (Acting) Stored(ctx context.Context, real *linux.Host) ([]byte, []string, e
 func (a Acting) Parts(node *config.Node, real *linux.Host) *Parts {
 	api := cluster.New(ClusterOptions(node, real))
 	said := cli.NewUI(a.G)
-	env := &step.Env{Config: node, Host: real, Cluster: api, Etcd: NewEtcd(node, real, api, said), UI: said}
 	if r := a.G.Report; r != nil {
-		r.Node, env.Host = node, plan.NewRecorder(real, r.Did)
+		r.Node = node
+	}
+	return a.parts(real, &step.Env{Config: node, Cluster: api, Etcd: NewEtcd(node, real, api, said), UI: said})
+}
+
+func (a Acting) MachineParts(host *config.Machine, real *linux.Host) *Parts {
+	return a.parts(real, &step.Env{Machine: host, Cluster: cluster.New(kubeletOptions(host, real)), UI: cli.NewUI(a.G)})
+}
+
+// parts give env the host, and report its changes.
+func (a Acting) parts(real *linux.Host, env *step.Env) *Parts {
+	env.Host = real
+	if r := a.G.Report; r != nil {
+		env.Host = plan.NewRecorder(real, r.Did)
 	}
 	return &Parts{Env: env, begin: real.Lock, Confirm: call, Show: call, Close: real.Close}
 }
@@ -123,14 +135,23 @@ func ClusterOptions(node *config.Node, real *linux.Host) cluster.Options {
 	case node.Reset != nil: // any API server may know the other etcd members
 		o.Endpoint, o.ReadFile = "", real.ReadFile
 	case !node.ControlPlane && o.Kubeconfig == config.DefaultAdminKubeconfig: // a worker has only the kubelet's rights
-		o.Kubeconfig, o.Endpoint = node.Paths.KubeletKubeconfig(), ""
-		o.ReadFile = kubeconfigReader(real, "the kubelet creates it when this node joins")
+		kubelet := kubeletOptions(&node.Machine, real)
+		o.Kubeconfig, o.ReadFile, o.Endpoint = kubelet.Kubeconfig, kubelet.ReadFile, ""
 	case len(node.FormerAddresses) > 0:
 		o.Endpoint, o.ServerName = movingEndpoint(node, real)
 	case node.Join != nil: // this node's own API server comes up last
 		o.Endpoint = ""
 	}
 	return o
+}
+
+// kubeletOptions lead to the API with the kubelet's rights.
+func kubeletOptions(host *config.Machine, real *linux.Host) cluster.Options {
+	return cluster.Options{
+		Kubeconfig: host.Paths.KubeletKubeconfig(),
+		ReadFile:   kubeconfigReader(real, "the kubelet creates it when this node joins"),
+		Timeout:    host.Timeouts.KubernetesAPICall,
+	}
 }
 
 // NewEtcd is the control planes' etcd. It accepts the client certificate of this node's API server.

@@ -4,7 +4,6 @@
 package node
 
 import (
-	"cmp"
 	"runtime"
 
 	"github.com/pkg/errors"
@@ -39,7 +38,7 @@ func newHostPrepare(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer closeBundle(prepare)
-			return p.Run(cmd.Context(), phases.WithConfig(machine, prepare.Phases()), machine.SkipPhases)
+			return p.Run(cmd.Context(), phases.WithMachine(machine, prepare.Phases()), machine.SkipPhases)
 		},
 	}
 	env.Workflow{Name: "host prepare", Phases: (&machine.Prepare{}).Phases(), Single: preparePhase}.AddTo(cmd, g, &o.HostFlags)
@@ -54,7 +53,7 @@ func preparePhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 			return err
 		}
 		defer closeBundle(prepare)
-		return parts.Run(cmd.Context(), phases.WithConfig(machine, only(prepare.Phases(), p.Name)), nil)
+		return parts.Run(cmd.Context(), phases.WithMachine(machine, only(prepare.Phases(), p.Name)), nil)
 	})
 }
 
@@ -87,10 +86,11 @@ func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *con
 		return nil, nil, nil, err
 	}
 	prepare.Alone = true
-	parts := env.NewParts(g, cmp.Or(controlPlane, machine.Node()), in.Host, warnings...)
-	if controlPlane != nil {
-		prepare.ControlPlane = parts.Env.Config
+	if controlPlane == nil {
+		return env.NewMachineParts(g, machine, in.Host), machine, prepare, nil
 	}
+	parts := env.NewParts(g, controlPlane, in.Host, warnings...)
+	prepare.ControlPlane = parts.Env.Config
 	return parts, machine, prepare, nil
 }
 
@@ -168,7 +168,7 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.Run(cmd.Context(), machine.Reset(), p.Env.Config.SkipPhases)
+			return p.Run(cmd.Context(), machine.Reset(), p.Env.Machine.SkipPhases)
 		},
 	}
 	env.Workflow{Name: "host reset", Phases: machine.Reset(), Single: hostResetPhase}.AddTo(cmd, g, &o.HostFlags)
@@ -196,5 +196,5 @@ func (o *hostOptions) loadReset(cmd *cobra.Command, g *cli.Globals) (*env.Parts,
 	if err != nil {
 		return nil, err
 	}
-	return env.NewParts(g, machine.Node(), in.Host), nil
+	return env.NewMachineParts(g, machine, in.Host), nil
 }

@@ -59,7 +59,7 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	if err != nil {
 		return err
 	}
-	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine.Node(), in.Host).Env); err == nil { // or a phase says why
+	if socket, err := prepare.Socket(cmd.Context(), env.NewMachineParts(g, machine, in.Host).Env); err == nil { // or a phase says why
 		in.Options.Facts.Sockets = []string{socket}
 	}
 	part, workflow := "join", phases.UpJoin
@@ -73,7 +73,9 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	}
 	prepare.DetectControlPlane(p.Env)
 	begin(cmd.Context(), p)
-	return p.Run(cmd.Context(), workflow(prepare, machine.AdoptKubeletSettings(p.Env.Config)), o.skipped(part, p.Env.Config))
+	node := p.Env.Config
+	machine = machine.With(func(m *config.Machine) { m.Kubelet, m.KubeletExtraArgs = node.Kubelet, node.KubeletExtraArgs })
+	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, node))
 }
 
 func (o *upOptions) parts(ctx context.Context, g *cli.Globals, joins bool, in *env.Input) (*env.Parts, error) {
