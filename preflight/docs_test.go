@@ -60,7 +60,7 @@ func table(t *testing.T) string {
 		slices.Concat(Init(local, nil), Init(external, nil), []Check{images, Configuration(nil)}),
 		append(JoinControlPlane(joined, leftovers), images),
 		JoinWorker(worker, leftovers),
-		Reset(local),
+		Reset(local.Paths),
 		append(Prepare(&config.Machine{}, Preparation{Runtime: HostRuntime{Installed: true, Running: true}, Sizes: map[string]uint64{
 			"/usr/local/bin": 1, "/opt/cni/bin": 1, "/var/lib/containerd": 1,
 		}}), BundledKubelet("v1.37.2", "v1.37.2", nil)),

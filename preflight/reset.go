@@ -16,10 +16,10 @@ import (
 )
 
 // Reset lists the checks of a host before its node is removed.
-func Reset(n *config.Node) []Check {
+func Reset(p config.Paths) []Check {
 	return []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"},
-		{Name: "FolderKind", Run: onlyDirs(n.Paths.Kubernetes, n.Paths.Manifests, n.Paths.PKI, n.Paths.Kubelet), Description: "everything that will be emptied is a directory or a link"},
+		{Name: "FolderKind", Run: onlyDirs(p.Kubernetes, p.Manifests, p.PKI, p.Kubelet), Description: "everything that will be emptied is a directory or a link"},
 	}
 }
 

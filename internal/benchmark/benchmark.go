@@ -67,24 +67,24 @@ type row struct {
 
 // observation is this node as the checks see it.
 type observation struct {
-	host host.Host
-	node *config.Node
-	pods map[string]*corev1.Pod // of the control plane, by component; nil for an unreadable one
+	host    host.Host
+	machine *config.Machine
+	pods    map[string]*corev1.Pod // of the control plane, by component; nil for an unreadable one
 }
 
-// Run returns the items of this node in the order of their numbers: a control plane's or a worker's. n has the node's paths.
-func Run(h host.Host, n *config.Node) []Result {
-	o := &observation{host: h, node: n, pods: map[string]*corev1.Pod{}}
+// Run returns the items of this node in the order of their numbers: a control plane's or a worker's. m has the host's paths.
+func Run(h host.Host, m *config.Machine) []Result {
+	o := &observation{host: h, machine: m, pods: map[string]*corev1.Pod{}}
 	rows := kubeletRows()
 	rows = append(rows, kubeletFileRows(o)...)
 	if thisnode.IsControlPlane(h) {
 		names := []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
-		if thisnode.ExternalEtcd(h, n) == nil {
+		if thisnode.ExternalEtcd(h, m.Paths) == nil {
 			names = append(names, manifests.EtcdName)
 			rows = append(append(rows, etcdRows()...), etcdFileRows()...)
 		}
 		for _, name := range names {
-			o.pods[name], _ = thisnode.StaticPod(h, n.Paths.StaticPod(name))
+			o.pods[name], _ = thisnode.StaticPod(h, m.Paths.StaticPod(name))
 		}
 		rows = slices.Concat(rows, controlPlaneRows(), controlPlaneFileRows())
 	}
@@ -107,5 +107,5 @@ func compareIDs(a, b string) int {
 }
 
 func (o *observation) manifest(component string) string {
-	return o.node.Paths.StaticPod(component)
+	return o.machine.Paths.StaticPod(component)
 }

@@ -114,7 +114,7 @@ func (m machine) put(t *testing.T, path, text string) {
 // results returns the items by number.
 func (m machine) results() map[string]Result {
 	all := map[string]Result{}
-	for _, r := range Run(m, m.node) {
+	for _, r := range Run(m, &m.node.Machine) {
 		all[r.ID] = r
 	}
 	return all
@@ -128,7 +128,7 @@ func hardened(t *testing.T) machine {
 func TestItems(t *testing.T) {
 	for name, m := range map[string]machine{"plain": controlPlane(t, config.InitFlags{}), "hardened": hardened(t)} {
 		var b strings.Builder
-		for _, r := range Run(m, m.node) {
+		for _, r := range Run(m, &m.node.Machine) {
 			fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Status, r.Subject, r.Found, r.Want)
 		}
 		golden.Check(t, "testdata/"+name+".tsv", b.String())

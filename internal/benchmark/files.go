@@ -32,7 +32,7 @@ func manifest(component string) paths {
 func kubeconfigs(names ...string) paths {
 	return func(o *observation) (list []string, _ string) {
 		for _, name := range names {
-			list = append(list, filepath.Join(o.node.Paths.Kubeconfigs, name))
+			list = append(list, filepath.Join(o.machine.Paths.Kubeconfigs, name))
 		}
 		return list, ""
 	}
@@ -230,7 +230,7 @@ func unitFiles(o *observation) ([]string, string) {
 }
 
 func kubeletFileRows(o *observation) []row {
-	settings := fixed(filepath.Join(o.node.Paths.Kubelet, "config.yaml"))
+	settings := fixed(filepath.Join(o.machine.Paths.Kubelet, "config.yaml"))
 	return []row{
 		mode("4.1.1", "the kubelet's unit", 0o600, unitFiles), owner("4.1.2", "the kubelet's unit", false, unitFiles),
 		mode("4.1.5", "kubelet.conf", 0o600, kubeconfigs("kubelet.conf")), owner("4.1.6", "kubelet.conf", false, kubeconfigs("kubelet.conf")),

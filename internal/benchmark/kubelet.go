@@ -85,14 +85,14 @@ func (r kubeletRow) look(o *observation) answer {
 	if isFlag {
 		return verdict(r.ok(own), "--"+r.flag+"="+own)
 	}
-	path := filepath.Join(o.node.Paths.Kubelet, "config.yaml")
+	path := filepath.Join(o.machine.Paths.Kubelet, "config.yaml")
 	if other, given, _ := o.kubeletFlag("config"); given && other != path {
 		return unknown("the kubelet reads " + other + ", not " + path)
 	}
 	if _, err := o.host.ReadFile(path); err != nil {
 		return unknown(fmt.Sprintf("cannot read %s: %v", path, err))
 	}
-	settings, err := thisnode.KubeletSettings(o.host, &o.node.Machine)
+	settings, err := thisnode.KubeletSettings(o.host, o.machine)
 	if err != nil {
 		return unknown(err.Error())
 	}
@@ -102,7 +102,7 @@ func (r kubeletRow) look(o *observation) answer {
 
 // kubeletFlag returns the value of a flag in the files that set the kubelet's; why says that only systemd knows it.
 func (o *observation) kubeletFlag(name string) (value string, given bool, why string) {
-	for _, f := range thisnode.EffectiveFlags(o.host, &o.node.Machine) {
+	for _, f := range thisnode.EffectiveFlags(o.host, o.machine) {
 		if f.Name == name {
 			value, given = f.Value, true
 		}
@@ -119,7 +119,7 @@ func (o *observation) kubeletFlag(name string) (value string, given bool, why st
 // proxyRow looks at the configuration that the kubelet has mounted for kube-proxy's Pod.
 func proxyRow() row {
 	return row{"4.3.1", "kube-proxy metricsBindAddress", "a loopback address", func(o *observation) answer {
-		dir := filepath.Join(o.node.Paths.Kubelet, "pods")
+		dir := filepath.Join(o.machine.Paths.Kubelet, "pods")
 		pods, err := o.host.ReadDir(dir)
 		if err != nil {
 			return unknown(fmt.Sprintf("cannot list %s: %v", dir, err))

@@ -216,14 +216,6 @@ func TokenID(text string) (string, error) {
 	return "", errors.New("is neither a token ID (6 characters of a-z and 0-9) nor a full token (ID, a dot and 16 more such characters)")
 }
 
-// APINode returns the Node of a command that only talks to the API: the kubeconfig file (empty for admin.conf), the tokens to
-// create, and default timeouts and paths.
-func APINode(kubeconfig string, tokens []Token) *Node {
-	p := DefaultPaths()
-	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
-	return &Node{Machine: Machine{Timeouts: DefaultLimits(), Paths: p}, BootstrapTokens: tokens}
-}
-
 // CertificateKey validates a certificate key; empty text is a zero Secret. The error doesn't quote it.
 func CertificateKey(text string) (Secret, error) {
 	if text != "" && !certificateKeyForm().MatchString(text) {

@@ -29,9 +29,9 @@ import (
 const EtcdAPITimeout = 3 * time.Second
 
 // OwnEtcdEndpoints returns a function that finds the client URLs of this host's etcd member. It needs no API server.
-func OwnEtcdEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, error) {
+func OwnEtcdEndpoints(h host.Host, p config.Paths) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) {
-		member, found := EtcdMember(h, n)
+		member, found := EtcdMember(h, p)
 		if !found {
 			return nil, errors.New("the static Pod of etcd does not say which member it is")
 		}
@@ -79,7 +79,7 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 	return func(ctx context.Context) ([]string, error) {
 		var urls []string
 		own := ""
-		if member, found := EtcdMember(h, n); found {
+		if member, found := EtcdMember(h, n.Paths); found {
 			urls, own = member.Endpoints(), n.Name
 			limited, cancel := context.WithTimeout(ctx, EtcdAPITimeout)
 			defer cancel()
@@ -90,7 +90,7 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 		case err != nil && len(urls) == 0:
 			return nil, err
 		case err != nil:
-			pods = inAPI{urls: storedURLs(h, n)}
+			pods = inAPI{urls: storedURLs(h, n.Paths)}
 		}
 		for _, fault := range slices.Concat(pods.refused, pods.invalid) {
 			if _, before := warned.LoadOrStore(fault.Error(), true); !before {
@@ -114,8 +114,8 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 
 // storedURLs returns the client URLs of all members that this host's etcd knew when it stopped. Its static Pod names only the members of
 // the time it joined, and a running etcd reports its members itself.
-func storedURLs(h host.Host, n *config.Node) (urls []string) {
-	pod, _ := StaticPod(h, n.Paths.StaticPod(manifests.EtcdName))
+func storedURLs(h host.Host, p config.Paths) (urls []string) {
+	pod, _ := StaticPod(h, p.StaticPod(manifests.EtcdName))
 	member, _ := manifests.ReadEtcd(pod)
 	database, mounted := OnHost(pod, path.Join(member.DataDir, "member", "snap", "db"))
 	if !mounted {
@@ -137,8 +137,8 @@ func storedURLs(h host.Host, n *config.Node) (urls []string) {
 }
 
 // KnownEtcdMembers returns the members this host's static Pod of etcd was started with, including its own; none without such a Pod.
-func KnownEtcdMembers(h host.Host, n *config.Node) []etcd.Member {
-	local, _ := EtcdMember(h, n)
+func KnownEtcdMembers(h host.Host, p config.Paths) []etcd.Member {
+	local, _ := EtcdMember(h, p)
 	var members []etcd.Member
 	for _, m := range local.Initial {
 		members = append(members, etcd.Member{Name: m.Name, PeerURL: m.PeerURL})
@@ -147,15 +147,15 @@ func KnownEtcdMembers(h host.Host, n *config.Node) []etcd.Member {
 }
 
 // EtcdMember returns the member described by this host's static Pod of etcd.
-func EtcdMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	pod, _ := StaticPod(h, n.Paths.StaticPod(manifests.EtcdName))
+func EtcdMember(h host.Host, p config.Paths) (manifests.LocalMember, bool) {
+	pod, _ := StaticPod(h, p.StaticPod(manifests.EtcdName))
 	return manifests.ReadEtcd(pod)
 }
 
 // ExternalEtcd returns the etcd on other hosts that this host's API server uses, by its static Pod; nil if there's none.
-func ExternalEtcd(h host.Host, n *config.Node) *config.ExternalEtcd {
-	pod, found := StaticPod(h, n.Paths.StaticPod(manifests.APIServerName))
-	if _, local := EtcdMember(h, n); local || !found {
+func ExternalEtcd(h host.Host, p config.Paths) *config.ExternalEtcd {
+	pod, found := StaticPod(h, p.StaticPod(manifests.APIServerName))
+	if _, local := EtcdMember(h, p); local || !found {
 		return nil
 	}
 	external := &config.ExternalEtcd{

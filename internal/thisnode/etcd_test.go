@@ -261,20 +261,20 @@ func TestExternalEtcd(t *testing.T) {
 	put := func(servers string) {
 		fixture.Put(t, s.root, path, "spec: {containers: [{command: [kube-apiserver, '--etcd-servers="+servers+"', --etcd-cafile=/ca, --etcd-certfile=/crt, --etcd-keyfile=/key]}]}")
 	}
-	if got := ExternalEtcd(s.host, s.node); got != nil {
+	if got := ExternalEtcd(s.host, s.node.Paths); got != nil {
 		t.Errorf("without an API server: %+v", got)
 	}
 	for servers, want := range map[string]int{
 		"https://127.0.0.1:2379": 0, "https://[::1]:2379": 0, "https://localhost:2379": 0, "https://192.0.2.5:2379": 1, "https://192.0.2.5:2379,https://etcd.example:2379": 2,
 	} {
 		put(servers)
-		got := ExternalEtcd(s.host, s.node)
+		got := ExternalEtcd(s.host, s.node.Paths)
 		if want == 0 != (got == nil) || got != nil && (len(got.Endpoints) != want || got.CAFile != "/ca" || got.CertFile != "/crt" || got.KeyFile != "/key") {
 			t.Errorf("%s: %+v", servers, got)
 		}
 	}
 	s.startEtcd(t)
-	if got := ExternalEtcd(s.host, s.node); got != nil {
+	if got := ExternalEtcd(s.host, s.node.Paths); got != nil {
 		t.Errorf("beside a static Pod of etcd: %+v", got)
 	}
 }

@@ -50,7 +50,7 @@ func (m *Move) preflight(ctx context.Context, env *step.Env) error {
 		check(keysCheck, "the keys of the CAs are on this host", m.checkKeys),
 		node.NewQuorumCheckIf(env, func(ctx context.Context) bool {
 			list, err := m.components(ctx, env)
-			own, _ := thisnode.EtcdMember(env.Host, env.Config)
+			own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 			return err != nil || node.HasComponent(list, manifests.EtcdName) && m.Mentions(own.PeerURL) // otherwise an earlier run has checked it
 		}, node.AwaitPeers),
 	}

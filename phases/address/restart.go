@@ -82,7 +82,7 @@ func (m *Move) components(ctx context.Context, env *step.Env) (list []node.Repla
 // connects to them, which is enough for a quorum, and it's why the member can move last: as long as it runs at its former address, the
 // others have to find it there.
 func (m *Move) moveMember(ctx context.Context, env *step.Env) error {
-	own, found := thisnode.EtcdMember(env.Host, env.Config)
+	own, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
 		return nil // etcd is external
 	}

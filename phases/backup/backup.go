@@ -169,7 +169,7 @@ func backUp(env *step.Env, dir, name string, data []byte) error {
 
 // snapshotEtcd writes a snapshot of this node's member, and reads it back to verify it.
 func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
-	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}

@@ -145,7 +145,7 @@ func checkEtcdCanBeRewritten(ctx context.Context, env *step.Env, component strin
 // members need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only
 // warns. A join has just had an answer from etcd.
 func checkLocalEtcdCanStop(ctx context.Context, env *step.Env) error {
-	member, there := thisnode.EtcdMember(env.Host, env.Config)
+	member, there := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !there {
 		return nil
 	}

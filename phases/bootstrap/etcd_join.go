@@ -63,7 +63,7 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 
 // startMember lets the kubelet start etcd, and promotes the member once it has caught up.
 func startMember(ctx context.Context, env *step.Env, peer string, members []etcd.Member, added bool) error {
-	local, there := thisnode.EtcdMember(env.Host, env.Config)
+	local, there := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	initial := local.Initial
 	if !there || added || local.PeerURL != peer {
 		initial = nil

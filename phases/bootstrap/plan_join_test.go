@@ -151,7 +151,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 		p.compare(t)
 		s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 0, true))
 		again := &phasetest.Record{}
-		p.run(t, p.known, plan.NewOverlay(p.host, again.OnHost), cluster.NewPlan(again.Intended, nil), etcd.NewPlan(again.OnEtcd, thisnode.KnownEtcdMembers(p.host, p.known)...), again)
+		p.run(t, p.known, plan.NewOverlay(p.host, again.OnHost), cluster.NewPlan(again.Intended, nil), etcd.NewPlan(again.OnEtcd, thisnode.KnownEtcdMembers(p.host, p.known.Paths)...), again)
 		if said := strings.Join(again.Titles(), "\n"); strings.Contains(said, "etcd learner") || strings.Contains(said, "etcd member") || strings.Contains(said, "etcd.yaml") {
 			t.Errorf("a plan for a control plane that has joined changes etcd:\n%s", said)
 		}

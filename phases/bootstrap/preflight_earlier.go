@@ -180,7 +180,7 @@ func etcdHasData(env *step.Env) bool {
 func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, thisnode.EtcdAPITimeout+askTimeout)
 	defer cancel()
-	if _, found := thisnode.EtcdMember(env.Host, env.Config); !found && env.Config.Cluster.Etcd.Local != nil {
+	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found && env.Config.Cluster.Etcd.Local != nil {
 		return false, errors.New("etcd has no static Pod")
 	}
 	have, err := staticPodThere(env, manifests.APIServerName)

@@ -32,7 +32,7 @@ func NewRemoval(ctx context.Context, env *step.Env, which string) (*Removal, err
 	if err != nil {
 		return nil, err
 	}
-	if own, found := thisnode.EtcdMember(env.Host, env.Config); found && own.PeerURL == m.PeerURL {
+	if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found && own.PeerURL == m.PeerURL {
 		return nil, fault.New(fmt.Sprintf("%s is this host's own member: without it, this control plane would not work", m.Label()),
 			"take the whole node out of the cluster: `slipway reset` here")
 	}

@@ -26,7 +26,7 @@ type unknownSpaceError struct{ error }
 // hasRoom makes sure that a member's new database fits beside the old: etcd ends if it can't write its log. If that isn't
 // known, the error is an unknownSpaceError.
 func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
-	own, found := thisnode.EtcdMember(env.Host, env.Config)
+	own, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found || own.PeerURL != m.PeerURL {
 		return hasRoomThere(ctx, env, m)
 	}

@@ -74,7 +74,7 @@ func ExternalEtcd(env *step.Env) (*config.ExternalEtcd, error) {
 	if err != nil || j.Manifest != "" {
 		return nil, host.IgnoreForbidden(err)
 	}
-	return thisnode.ExternalEtcd(env.Host, env.Config), nil
+	return thisnode.ExternalEtcd(env.Host, env.Config.Paths), nil
 }
 
 // WithUndoRemedy adds to the error of a run that has moved no data yet how etcd starts again with the data it had: nothing else

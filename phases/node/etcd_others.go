@@ -114,7 +114,7 @@ func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Healt
 	for _, m := range o.Earlier {
 		o.note(m.Name, m.PeerURL)
 	}
-	for _, m := range thisnode.KnownEtcdMembers(env.Host, env.Config) {
+	for _, m := range thisnode.KnownEtcdMembers(env.Host, env.Config.Paths) {
 		o.note(m.Name, m.PeerURL)
 	}
 	for _, m := range o.Own.Initial {

@@ -78,7 +78,7 @@ func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(
 // AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
 // it's down, or has found no leader in all that time. Its errors are *QuorumErrors.
 func AwaitPeers(ctx context.Context, env *step.Env) error {
-	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
 		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", env.Config.Paths.StaticPod(manifests.EtcdName))}
 	}
@@ -105,7 +105,7 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 
 // MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.
 func MayHavePeers(ctx context.Context, env *step.Env) bool {
-	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
 		return true
 	}

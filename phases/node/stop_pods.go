@@ -109,7 +109,7 @@ func prepareClients(ctx context.Context, env *step.Env, component string) {
 // transferLeadership makes another member of etcd the leader before this member stops, to avoid an election. This node's API
 // server has stopped by then: its writes would fail while the leader changes.
 func transferLeadership(ctx context.Context, env *step.Env) error {
-	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
 		return nil
 	}

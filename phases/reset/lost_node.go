@@ -67,7 +67,7 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 		if m.Name != l.name && !planes.Has(l.name, hostOf(m.PeerURL)) {
 			continue
 		}
-		if own, found := thisnode.EtcdMember(env.Host, env.Config); found && own.PeerURL == m.PeerURL {
+		if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found && own.PeerURL == m.PeerURL {
 			return fault.New(fmt.Sprintf("node %s has the member of etcd that runs on this host (%s)", l.name, m.PeerURL),
 				"find out which of them has the wrong name or address: `slipway etcd member list`, `kubectl get nodes -o wide`")
 		}

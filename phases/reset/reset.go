@@ -29,5 +29,5 @@ func Node() []step.Phase {
 
 func runPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Checking this host")
-	return node.Check(ctx, env, preflight.Reset(env.Config)...)
+	return node.Check(ctx, env, preflight.Reset(env.Config.Paths)...)
 }

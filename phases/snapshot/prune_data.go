@@ -52,7 +52,7 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	if err := p.find(env, filepath.Dir(replacement.Data)); err != nil || len(p.dirs) == 0 {
 		return p, err
 	}
-	own, _ := thisnode.EtcdMember(env.Host, env.Config)
+	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	return p, works(ctx, env, own.PeerURL)
 }
 

@@ -218,7 +218,7 @@ func ensureSpace(env *step.Env, o Options, size uint64) error {
 
 // awaitTurn waits for this host's turn. Only etcd's list of members decides it.
 func awaitTurn(ctx context.Context, env *step.Env) error {
-	own, _ := thisnode.EtcdMember(env.Host, env.Config)
+	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	for {
 		all, err := etcd.AskHealth(ctx, env.Etcd)
 		if err != nil {
@@ -250,7 +250,7 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 	if err != nil {
 		return etcd.Health{}, err
 	}
-	own, _ := thisnode.EtcdMember(env.Host, env.Config)
+	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	best := slices.MinFunc(all, func(a, b etcd.Health) int { return sourceRank(a, own) - sourceRank(b, own) })
 	const remedy = "`slipway diagnose` on the control planes says what is wrong"
 	switch {

@@ -161,7 +161,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 
 // knownPeers reports why the other members can't do without this node's; nil if none could be asked, a finding of its own.
 func knownPeers(env *step.Env, members []etcd.Health) error {
-	local, found := thisnode.EtcdMember(env.Host, env.Config)
+	local, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found || len(members) == 0 {
 		return nil
 	}

@@ -114,7 +114,7 @@ func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (node *config.No
 
 func (o *options) askCluster(cmd *cobra.Command, g *cli.Globals) (*config.Node, []string, error) {
 	kubeconfig := env.KubeconfigOfNode(cmd)
-	p := env.NewAPIParts(g, env.AskingNode(kubeconfig), kubeconfig)
+	p := env.NewAPIParts(g, kubeconfig, env.AskTimeout)
 	defer p.Close()
 	return env.NodeOfCluster(cmd.Context(), p.Env, config.Secret{})
 }

@@ -49,7 +49,7 @@ func newCheckCIS(g *cli.Globals) *cobra.Command {
 			defer real.Close()
 			c := &cisCheck{
 				TypeMeta:  metav1.TypeMeta{APIVersion: "slipway.check/v1", Kind: "CISCheck"},
-				Benchmark: benchmark.Version, Items: benchmark.Run(real, config.APINode("", nil)),
+				Benchmark: benchmark.Version, Items: benchmark.Run(real, config.DefaultMachine()),
 			}
 			if err := out.Print(g, c, c.text); err != nil {
 				return err

@@ -4,10 +4,12 @@
 package env
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -21,11 +23,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// NewAPIParts are for commands that talk to the API and only read from this host: they take no lock and have no etcd.
-func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *Parts {
+// NewAPIParts are for commands that talk to the API and only read from this host: they take no lock and have no etcd. limit is how
+// long the API may take to answer.
+func NewAPIParts(g *cli.Globals, kubeconfig UserKubeconfig, limit time.Duration) *Parts {
 	real := linux.New()
 	return &Parts{
-		Env:     &step.Env{Config: node, Host: real, Cluster: UserCluster(node, kubeconfig), UI: cli.NewUI(g)},
+		Env:     &step.Env{Machine: config.DefaultMachine(), Host: real, Cluster: UserCluster(kubeconfig, limit), UI: cli.NewUI(g)},
 		begin:   noLock,
 		Confirm: call,
 		Show:    call,
@@ -33,11 +36,12 @@ func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *
 	}
 }
 
-func UserCluster(node *config.Node, kubeconfig UserKubeconfig) *cluster.Real {
+// UserCluster is the cluster of the user's kubeconfig, which has to answer within limit.
+func UserCluster(kubeconfig UserKubeconfig, limit time.Duration) *cluster.Real {
 	return cluster.New(cluster.Options{
-		Kubeconfig: node.Paths.AdminKubeconfig,
+		Kubeconfig: cmp.Or(kubeconfig.String(), config.DefaultAdminKubeconfig),
 		ReadFile:   func(string) ([]byte, error) { return kubeconfig.Read() },
-		Timeout:    node.Timeouts.KubernetesAPICall,
+		Timeout:    limit,
 	})
 }
 

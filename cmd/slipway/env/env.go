@@ -76,7 +76,7 @@ type Mode interface {
 	// LivingParts are for a command that looks after a running cluster: its plan asks the API and etcd.
 	LivingParts(*config.Node, *linux.Host) *Parts
 	// APIParts are for a command that only talks to the API; form and command are for its plan.
-	APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error)
+	APIParts(kubeconfig UserKubeconfig, form, command string) (*Parts, error)
 }
 
 func modeOf(g *cli.Globals, dryRun bool) Mode {

@@ -27,12 +27,14 @@ import (
 func TestPlanPartsOnlyRecord(t *testing.T) {
 	var out bytes.Buffer
 	m := Planning{G: &cli.Globals{Program: "slipway", Streams: cli.Streams{Out: &out, Err: io.Discard}}}
-	node := config.APINode("/none", nil)
-	api, err := m.APIParts(node, UserKubeconfig{"/none"}, "text", "token delete")
+	node := &config.Node{Machine: *config.DefaultMachine()}
+	api, err := m.APIParts(UserKubeconfig{"/none"}, "text", "token delete")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]*Parts{"workflow": m.Parts(node, linux.NewAt(t.TempDir())), "API": api} {
+	for name, p := range map[string]*Parts{
+		"workflow": m.Parts(node, linux.NewAt(t.TempDir())), "host": m.MachineParts(&node.Machine, linux.NewAt(t.TempDir())), "API": api,
+	} {
 		t.Run(name, func(t *testing.T) {
 			defer p.Close()
 			out.Reset()
@@ -42,7 +44,7 @@ func TestPlanPartsOnlyRecord(t *testing.T) {
 			if _, plans := p.Env.Cluster.(*cluster.Plan); !plans {
 				t.Errorf("its cluster is a %T", p.Env.Cluster)
 			}
-			if _, plans := p.Env.Etcd.(*etcd.Plan); !plans {
+			if _, plans := p.Env.Etcd.(*etcd.Plan); plans != (name == "workflow") || !plans && p.Env.Etcd != nil {
 				t.Errorf("its etcd is a %T", p.Env.Etcd)
 			}
 			never := func() error { return errors.New("called") }
@@ -58,7 +60,7 @@ func TestPlanPartsOnlyRecord(t *testing.T) {
 
 // TestAPIPartsAct: these parts ask for confirmation and show the result, and have no etcd to change.
 func TestAPIPartsAct(t *testing.T) {
-	p := NewAPIParts(&cli.Globals{Program: "slipway"}, config.APINode("/none", nil), UserKubeconfig{"/none"})
+	p := NewAPIParts(&cli.Globals{Program: "slipway"}, UserKubeconfig{"/none"}, AskTimeout)
 	defer p.Close()
 	called := errors.New("called")
 	fail := func() error { return called }

@@ -89,11 +89,6 @@ func Existing(real *linux.Host, paths []string) []string {
 // AskTimeout limits the wait for a configuration a command can do without: people look at certificates when the cluster is down.
 const AskTimeout = 5 * time.Second
 
-// AskingNode is for questions to the cluster that a command can do without.
-func AskingNode(kubeconfig UserKubeconfig) *config.Node {
-	return config.APINode(kubeconfig.String(), nil).With(func(n *config.Node) { n.Timeouts.KubernetesAPICall = AskTimeout })
-}
-
 // NodeOfCluster is this control plane as described by the cluster's configuration and this host's files.
 func NodeOfCluster(ctx context.Context, env *step.Env, key config.Secret) (*config.Node, []string, error) {
 	stored, err := joining.StoredConfiguration(ctx, env.Cluster)

@@ -159,17 +159,18 @@ func answering(c cluster.Cluster) cluster.Cluster {
 }
 
 // APIParts read from the plan's cluster.
-func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error) {
+func (p Planning) APIParts(kubeconfig UserKubeconfig, form, command string) (*Parts, error) {
 	if err := plan.CheckForm(form); err != nil {
 		return nil, errors.WithMessage(err, "--dry-run prints a plan")
 	}
 	record := &plan.Plan{Form: form, Command: command}
-	api := cluster.NewPlan(record.AddCluster, UserCluster(node, kubeconfig))
-	return p.nodeParts(node, linux.New(), api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
+	api := cluster.NewPlan(record.AddCluster, UserCluster(kubeconfig, config.DefaultLimits().KubernetesAPICall))
+	env := &step.Env{Machine: config.DefaultMachine(), Cluster: api}
+	return p.parts(linux.New(), plan.UI{UI: newPlanUI(p.G), Plan: record}, env), nil
 }
 
 func (p Planning) nodeParts(node *config.Node, real *linux.Host, api cluster.Cluster, said plan.UI) *Parts {
-	members := etcd.NewPlan(said.Plan.AddEtcd, thisnode.KnownEtcdMembers(real, node)...)
+	members := etcd.NewPlan(said.Plan.AddEtcd, thisnode.KnownEtcdMembers(real, node.Paths)...)
 	return p.parts(real, said, &step.Env{Config: node, Cluster: api, Etcd: members})
 }
 

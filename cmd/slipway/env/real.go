@@ -104,8 +104,8 @@ func (a Acting) parts(real *linux.Host, env *step.Env) *Parts {
 
 func (a Acting) LivingParts(node *config.Node, real *linux.Host) *Parts { return a.Parts(node, real) }
 
-func (a Acting) APIParts(node *config.Node, kubeconfig UserKubeconfig, _, _ string) (*Parts, error) {
-	return NewAPIParts(a.G, node, kubeconfig), nil
+func (a Acting) APIParts(kubeconfig UserKubeconfig, _, _ string) (*Parts, error) {
+	return NewAPIParts(a.G, kubeconfig, config.DefaultLimits().KubernetesAPICall), nil
 }
 
 func NewCertificateKey() string {
@@ -166,7 +166,7 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 		Cert:       filepath.Join(pki, "apiserver-etcd-client.crt"),
 		Key:        filepath.Join(pki, "apiserver-etcd-client.key"),
 		ReadFile:   real.ReadFile,
-		Own:        thisnode.OwnEtcdEndpoints(real, node),
+		Own:        thisnode.OwnEtcdEndpoints(real, node.Paths),
 		OwnCluster: ownEtcdCluster(real, node),
 		Warn:       said.Warn,
 		Timeout:    node.Timeouts.EtcdAPICall,
@@ -175,7 +175,7 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 		o.Endpoints = movingEtcd(node, o.Endpoints)
 	}
 	if node.Upgrade != nil { // this node's API server is replaced
-		o.Endpoints = thisnode.OwnEtcdEndpoints(real, node)
+		o.Endpoints = thisnode.OwnEtcdEndpoints(real, node.Paths)
 	}
 	return etcd.New(o)
 }

@@ -30,7 +30,7 @@ func runAnywhere(g *cli.Globals, dir string, do func(e *step.Env, dir string) er
 	if err != nil {
 		return err
 	}
-	p := env.NewAPIParts(g, env.AskingNode(nil), nil)
+	p := env.NewAPIParts(g, nil, env.AskTimeout)
 	defer p.Close()
 	return do(p.Env, dir)
 }

@@ -112,7 +112,7 @@ func look(ctx context.Context, p *env.Parts, hash bool) (*status, error) {
 	if err != nil {
 		return nil, fault.WithRemedy(err, "`slipway diagnose` on the control planes says what is wrong")
 	}
-	own, _ := thisnode.EtcdMember(p.Env.Host, p.Env.Config)
+	own, _ := thisnode.EtcdMember(p.Env.Host, p.Env.Config.Paths)
 	s := &status{TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "Status"}, Findings: []fault.Finding{}}
 	s.Findings = append(s.Findings, etcd.Concerns(all)...)
 	for _, m := range all {

@@ -52,7 +52,7 @@ func TestFinishFirst(t *testing.T) {
 			}
 			var out, errs bytes.Buffer
 			g := &cli.Globals{Program: "slipway", Version: func() string { return "v0" }, Streams: cli.Streams{Out: &out, Err: &errs}}
-			n := config.APINode("", nil)
+			n := &config.Node{Machine: *config.DefaultMachine()}
 			n.Timeouts.KubernetesAPICall = time.Second
 			cmd := &cobra.Command{}
 			cmd.SetContext(t.Context())

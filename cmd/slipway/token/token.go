@@ -35,9 +35,8 @@ func New(g *cli.Globals) *cobra.Command {
 }
 
 // newParts makes a token command's parts. A plan is printed in form.
-func newParts(cmd *cobra.Command, g *cli.Globals, tokens []config.Token, form string) (*env.Parts, error) {
-	kubeconfig := env.KubeconfigOfUser(cmd)
-	return env.ModeOfFlags(g, cmd).APIParts(config.APINode(kubeconfig.String(), tokens), kubeconfig, form, "token "+cmd.Name())
+func newParts(cmd *cobra.Command, g *cli.Globals, form string) (*env.Parts, error) {
+	return env.ModeOfFlags(g, cmd).APIParts(env.KubeconfigOfUser(cmd), form, "token "+cmd.Name())
 }
 
 func store(p *env.Parts) tokens.Store {
@@ -57,7 +56,7 @@ func newDelete(g *cli.Globals) *cobra.Command {
 					return errors.Wrapf(err, "argument %d", i+1)
 				}
 			}
-			p, err := newParts(cmd, g, nil, "text")
+			p, err := newParts(cmd, g, "text")
 			if err != nil {
 				return err
 			}
@@ -88,7 +87,7 @@ func newList(g *cli.Globals) *cobra.Command {
 		Use:   "list",
 		Short: "List the tokens in the cluster",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := newParts(cmd, g, nil, "text")
+			p, err := newParts(cmd, g, "text")
 			if err != nil {
 				return err
 			}
@@ -214,13 +213,13 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) e
 	if err != nil {
 		return err
 	}
-	p, err := newParts(cmd, g, tokens, o.output.Form)
+	p, err := newParts(cmd, g, o.output.Form)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 	cli.Warn(p.Env.UI, warnings)
-	made, err := o.create(cmd.Context(), p, key, env.KubeconfigOfUser(cmd))
+	made, err := o.create(cmd.Context(), p, tokens, key, env.KubeconfigOfUser(cmd))
 	if err != nil {
 		return err
 	}
@@ -230,18 +229,18 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) e
 }
 
 // create shares the certificates first: the token would be of no use without them.
-func (o *createOptions) create(ctx context.Context, p *env.Parts, key config.Secret, kubeconfig env.UserKubeconfig) ([]*object, error) {
+func (o *createOptions) create(ctx context.Context, p *env.Parts, list []config.Token, key config.Secret, kubeconfig env.UserKubeconfig) ([]*object, error) {
 	if o.ControlPlane {
 		var err error
 		if key, err = o.share(ctx, p, key); err != nil {
 			return nil, err
 		}
 	}
-	if err := store(p).Create(ctx, p.Env.Config.BootstrapTokens); err != nil {
+	if err := store(p).Create(ctx, list); err != nil {
 		return nil, err
 	}
 	var made []*object
-	for _, t := range p.Env.Config.BootstrapTokens {
+	for _, t := range list {
 		m := newObject(t, p.Env.Host.Now())
 		if o.PrintJoinCommand {
 			command, err := store(p).JoinCommand(ctx, t, key, tokens.Kubeconfig{Path: kubeconfig.String(), Read: kubeconfig.Read})
@@ -266,7 +265,6 @@ func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secr
 	}
 	cli.Warn(p.Env.UI, warnings)
 	env.WarnOfMissingEndpoint(p.Env.UI, node)
-	env := *p.Env
-	env.Config = node.With(func(n *config.Node) { n.SkipCertificateKeyPrint = true }) // the join command has it
-	return key, bootstrap.UploadCerts(ctx, &env)
+	node = node.With(func(n *config.Node) { n.SkipCertificateKeyPrint = true }) // the join command has it
+	return key, bootstrap.UploadCerts(ctx, p.Env.ForNode(node))
 }

@@ -77,7 +77,7 @@ func planCluster(cmd *cobra.Command) (api *cluster.Real, own bool) {
 		_ = f.Close()
 		kubeconfig, own = env.UserKubeconfig{config.DefaultAdminKubeconfig}, true
 	}
-	return env.UserCluster(env.AskingNode(kubeconfig), kubeconfig), own
+	return env.UserCluster(kubeconfig, env.AskTimeout), own
 }
 
 func newDiff(g *cli.Globals) *cobra.Command {
