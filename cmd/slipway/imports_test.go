@@ -118,7 +118,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/trial": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/fault", "internal/host", "internal/kubeconfig",
-		"internal/ownership", "internal/retry", "internal/thisnode", "internal/ui",
+		"internal/ownership", "internal/retry", "internal/ui",
 	},
 	"phases/reconfigure": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
@@ -142,7 +142,7 @@ var mayImport = map[string][]string{
 	"phases/rollback": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "kubeletconfig", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/ownership",
-		"internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/ui", "internal/upgrading",
 	},
 	"phases/machine": {
 		"phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/bundle",
@@ -163,8 +163,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/recovery": {
 		"phases/backup", "phases/node", "phases/step", "phases/trial", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/host",
-		"internal/ownership", "internal/retry", "internal/thisnode",
-	},
+		"internal/ownership", "internal/retry"},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
 		"internal/config", "internal/upgrading", "internal/workflow",
