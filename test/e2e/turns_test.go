@@ -275,7 +275,7 @@ func (m machine) putsAddOnBack() {
 	m.Helper()
 	state := func() string {
 		return m.must("cat", "/var/lib/kubelet/config.yaml") + m.storedText("kubelet-config", "kubelet") +
-			m.storedText("kube-proxy", `config\.conf`) + m.kubectl("get", "daemonset", "kube-proxy", "-n", "kube-system", "-o", "jsonpath={.spec}")
+			m.storedText("kube-proxy", `config\.conf`) + m.kubectl("get", "daemonset", "kube-proxy", "-n", "kube-system", "-o", "jsonpath={.spec.template.spec}")
 	}
 	before := state()
 	command := m.reconfigureWith("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
