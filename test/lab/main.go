@@ -96,13 +96,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		}
 		name := flags.String("name", "slipway", "which lab; each has a network and nodes of its own")
 		kubernetes := flags.String("kubernetes", "", "minor version of what new nodes run, such as 1.36; default the newest")
+		architecture := flags.String("arch", "", "architecture of what bundle-parts and build --vm make, such as arm64; default this machine's")
 		run := c.setUp(flags)
 		if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 			return err
 		} else if err != nil {
 			return errUsage
 		}
-		lab, err := nodes.Open(nodes.Options{Name: *name, Kubernetes: *kubernetes, Log: stderr})
+		lab, err := nodes.Open(nodes.Options{Name: *name, Kubernetes: *kubernetes, Architecture: *architecture, Log: stderr})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 
 	"github.com/pkg/errors"
@@ -44,6 +45,8 @@ type Options struct {
 	Source     string // the project's directory; default: found from the working directory upwards
 	Slipway    string // the program under test; default bin/slipway in Source
 	Kubernetes string // the minor version of new nodes; default the newest
+	// Architecture is that of bundles and of virtual machines' disks, as Go calls it; nodes can only have this machine's, the default.
+	Architecture string
 	// Log gets progress for people, by default none, and BuildLog the progress of building parts, by default the same.
 	Log, BuildLog io.Writer
 }
@@ -87,12 +90,15 @@ func Open(o Options) (*Lab, error) {
 	if o.Slipway == "" {
 		o.Slipway = filepath.Join(o.Source, "bin", "slipway")
 	}
+	if o.Architecture == "" {
+		o.Architecture = runtime.GOARCH
+	}
 	if o.BuildLog == nil {
 		o.BuildLog = o.Log
 	}
 	l := &Lab{options: o, log: progress.New(o.Log), dir: filepath.Join(o.Dir, "labs", o.Name)}
 	l.parts, err = parts.New(parts.Options{
-		Components: filepath.Join(o.Source, "test", "lab", "components"), Dir: o.Dir, Log: o.BuildLog, InUse: l.layersInUse,
+		Components: filepath.Join(o.Source, "test", "lab", "components"), Dir: o.Dir, Architecture: o.Architecture, Log: o.BuildLog, InUse: l.layersInUse,
 	})
 	return l, err
 }
@@ -178,6 +184,9 @@ func (l *Lab) NodesDir() string { return filepath.Join(l.dir, "nodes") }
 
 // Name is the lab's name.
 func (l *Lab) Name() string { return l.options.Name }
+
+// Architecture is that of the bundles and disks that the lab makes, as Go calls it.
+func (l *Lab) Architecture() string { return l.options.Architecture }
 
 // KubernetesVersion is the version of new nodes, such as v1.37.2.
 func (l *Lab) KubernetesVersion() string { return l.VersionOf("") }

@@ -15,9 +15,6 @@ import (
 	"github.com/pkg/errors"
 )
 
-// goEnv is the lab's environment for the Go command, whatever flags Slipway is built with: its programs contain no C.
-var goEnv = []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"}
-
 // leftOut lists packages that a program's main.go imports for their registrations, and the lab leaves out. Of flannel's backends,
 // udp is written in C, and tencent-vpc brings in the SDK of a single cloud.
 var leftOut = map[string][]string{
@@ -25,13 +22,13 @@ var leftOut = map[string][]string{
 }
 
 // runGo runs a Go command, such as "build", for programs of the component in dir.
-func runGo(ctx context.Context, dir string, programs []program, command string, flags ...string) error {
+func runGo(ctx context.Context, env []string, dir string, programs []program, command string, flags ...string) error {
 	args := append([]string{"go", command}, flags...)
 	if leftOut[programs[0].name] == nil {
 		for _, p := range programs {
 			args = append(args, p.pkg)
 		}
-		_, err := output(ctx, dir, goEnv, args...)
+		_, err := output(ctx, dir, env, args...)
 		return err
 	}
 	beside, err := os.MkdirTemp("", "lab-source-")
@@ -39,11 +36,11 @@ func runGo(ctx context.Context, dir string, programs []program, command string, 
 		return errors.Wrap(err, "cannot make a directory for a program's source")
 	}
 	defer os.RemoveAll(beside)
-	overlay, err := programs[0].shorten(ctx, dir, beside)
+	overlay, err := programs[0].shorten(ctx, env, dir, beside)
 	if err != nil {
 		return err
 	}
-	_, err = output(ctx, dir, goEnv, append(args, "-overlay", overlay, ".")...)
+	_, err = output(ctx, dir, env, append(args, "-overlay", overlay, ".")...)
 	return err
 }
 
@@ -63,8 +60,8 @@ var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 
 // shorten writes the program's main.go, its only file, without the left-out imports, and an overlay that puts this file into dir:
 // the Go command allows no overlay for files of other modules.
-func (p program) shorten(ctx context.Context, dir, beside string) (overlay string, err error) {
-	source, err := output(ctx, dir, goEnv, "go", "list", "-find", "-f", "{{.Dir}}", p.pkg)
+func (p program) shorten(ctx context.Context, env []string, dir, beside string) (overlay string, err error) {
+	source, err := output(ctx, dir, env, "go", "list", "-find", "-f", "{{.Dir}}", p.pkg)
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -53,7 +52,7 @@ func (b *Builder) Bundle(ctx context.Context, minor string) (dir string, err err
 		var debian tree
 		group, building := errgroup.WithContext(ctx)
 		group.Go(func() (err error) {
-			debian, err = r.debian(building, nodePackages)
+			debian, err = r.debianFiles(building)
 			return err
 		})
 		group.Go(func() error { return r.fetch(building, picks) })
@@ -102,16 +101,16 @@ func (r *run) bundle(ctx context.Context, release *versioned, debian tree) (stri
 	}
 	list, err := yaml.Marshal(map[string]any{
 		"apiVersion": "slipway.bundle/v1", "kind": "BundleParts", "kubernetesVersion": release.versions.Kubernetes,
-		"os": "linux", "architecture": runtime.GOARCH, "parts": rows,
+		"os": "linux", "architecture": r.platform.Architecture, "parts": rows,
 	})
 	if err != nil {
 		return "", errors.Wrap(err, "cannot write the bundle's list")
 	}
-	return r.part(ctx, stamp("bundle", string(list), fmt.Sprint(table, probe)), "laying out the parts of a bundle", func(dir string) error {
-		if err := writeImages(filepath.Join(dir, imagesArchive), table); err != nil {
+	return r.part(ctx, r.stamp("bundle", string(list), fmt.Sprint(table, probe)), "laying out the parts of a bundle", func(dir string) error {
+		if err := r.writeImages(filepath.Join(dir, imagesArchive), table); err != nil {
 			return err
 		}
-		if err := writeImages(filepath.Join(dir, ProbeArchive), probe); err != nil {
+		if err := r.writeImages(filepath.Join(dir, ProbeArchive), probe); err != nil {
 			return err
 		}
 		return os.WriteFile(filepath.Join(dir, "bundle.yaml"), list, 0o644)
@@ -138,15 +137,21 @@ func (r *run) bundleRows(release *versioned, debian tree) ([]bundleRow, error) {
 		}
 		rows = append(rows, bundleRow{p.program, bundled[p.program], version, "pkg:golang/" + module + "@" + version, license, path})
 	}
+	version, err := debianVersion(debian, "runc")
+	return append(rows, bundleRow{"runc", "program", version, "pkg:deb/debian/runc@" + version, license, debian.find("usr/sbin/runc")}), err
+}
+
+// debianVersion returns the version of a Debian package.
+func debianVersion(debian tree, name string) (string, error) {
 	status, err := os.ReadFile(debian.find("var/lib/dpkg/status"))
 	if err != nil {
-		return nil, errors.Wrap(err, "cannot read the version of runc")
+		return "", errors.Wrap(err, "cannot read the version of a Debian package")
 	}
-	found := regexp.MustCompile(`(?ms)^Package: runc$.*?^Version: (\S+)$`).FindSubmatch(status)
+	found := regexp.MustCompile(`(?ms)^Package: ` + regexp.QuoteMeta(name) + `$.*?^Version: (\S+)$`).FindSubmatch(status)
 	if found == nil {
-		return nil, errors.New("the nodes' Debian has no runc")
+		return "", errors.Errorf("the nodes' Debian has no %s", name)
 	}
-	return append(rows, bundleRow{"runc", "program", string(found[1]), "pkg:deb/debian/runc@" + string(found[1]), license, debian.find("usr/sbin/runc")}), nil
+	return string(found[1]), nil
 }
 
 // sourceOf returns the module that holds a package, and its version.

@@ -96,18 +96,21 @@ func missingHere(programs [][2]string) (packages []string) {
 
 // debian installs Debian for one kind of machine: the lowest layers of its root.
 func (r *run) debian(ctx context.Context, set packageSet) (tree, error) {
+	if r.platform.Foreign() {
+		return nil, errors.Errorf("the lab's nodes run on this machine's processor, which isn't of the architecture %s", r.platform.Architecture)
+	}
 	if err := r.InstallHere(ctx, hostPrograms...); err != nil {
 		return nil, err
 	}
 	include := strings.Join(machinePackages, ",")
-	name := stamp("debian", suite, include)
+	name := r.stamp("debian", suite, include)
 	base, err := r.part(ctx, name, "installing Debian", func(dir string) error {
-		return debootstrap(ctx, suite, dir, include)
+		return r.debootstrap(ctx, suite, dir, include)
 	})
 	if err != nil {
 		return nil, err
 	}
-	upper, err := r.part(ctx, stamp(set.kind, name, strings.Join(set.packages, ",")), "installing Debian's packages for "+set.of, func(dir string) error {
+	upper, err := r.part(ctx, r.stamp(set.kind, name, strings.Join(set.packages, ",")), "installing Debian's packages for "+set.of, func(dir string) error {
 		return addPackages(ctx, base, dir, set.packages)
 	})
 	return tree{filepath.Join(upper, layerDir), base}, err
@@ -119,25 +122,47 @@ const (
 	dpkgOptions = "etc/dpkg/dpkg.cfg.d/lab"
 )
 
-func debootstrap(ctx context.Context, suite, dir, include string) error {
+// debootstrap installs Debian.
+func (r *run) debootstrap(ctx context.Context, suite, dir, include string) error {
+	if err := r.startDebootstrap(ctx, suite, dir, include); err != nil {
+		return err
+	}
+	if r.platform.Foreign() {
+		if err := r.secondStage(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return tidyDebian(dir)
+}
+
+// startDebootstrap runs debootstrap, of another architecture only the first stage: it downloads all packages, and unpacks those
+// that every Debian has.
+func (r *run) startDebootstrap(ctx context.Context, suite, dir, include string) error {
+	argv := []string{"debootstrap", "--variant=minbase", "--include=" + include}
+	if r.platform.Foreign() {
+		argv = append(argv, "--foreign", "--arch="+r.platform.Architecture)
+	}
 	// Mounts that an interrupted run leaves behind go away with this mount namespace.
-	err := thread.Do(func() error {
+	return thread.Do(func() error {
 		if err := thread.PrivateMounts(); err != nil {
 			return err
 		}
 		if err := place(dir, dpkgOptions, func(path string) error { return os.WriteFile(path, []byte(unsafe+"\n"), 0o644) }); err != nil {
 			return err
 		}
-		_, err := output(ctx, "", nil, "debootstrap", "--variant=minbase", "--include="+include, suite, dir)
+		_, err := output(ctx, "", nil, append(argv, suite, dir)...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// archives is where debootstrap and apt keep the packages they have downloaded.
+const archives = "var/cache/apt/archives"
+
+func tidyDebian(dir string) error {
 	if err := removeFiles(filepath.Join(dir, dpkgOptions)); err != nil {
 		return errors.Wrap(err, "cannot tidy up")
 	}
-	return removeContents(filepath.Join(dir, "var/cache/apt/archives"), filepath.Join(dir, "var/lib/apt/lists"))
+	return removeContents(filepath.Join(dir, archives), filepath.Join(dir, "var/lib/apt/lists"))
 }
 
 // removeContents empties directories whose files only cost space.

@@ -17,17 +17,19 @@ import (
 )
 
 // vmPackages are a virtual machine's: a kernel, what boots it, a way in, and what Kubernetes expects of a host.
-var vmPackages = []string{
-	"systemd", "systemd-sysv", "dbus", "udev", "linux-image-amd64", "initramfs-tools", "zstd", "e2fsprogs", "kmod", "procps", "mount",
-	"util-linux", "hostname", "ca-certificates", "openssh-server", "systemd-resolved", "iproute2", "iputils-ping", "iptables",
-	"nftables", "conntrack", "socat", "ethtool", "apparmor",
+func (p Platform) vmPackages() []string {
+	return []string{
+		"systemd", "systemd-sysv", "dbus", "udev", "linux-image-" + p.Architecture, "initramfs-tools", "zstd", "e2fsprogs", "kmod", "procps", "mount",
+		"util-linux", "hostname", "ca-certificates", "openssh-server", "systemd-resolved", "iproute2", "iputils-ping", "iptables",
+		"nftables", "conntrack", "socat", "ethtool", "apparmor",
+	}
 }
 
-// vmPrograms are programs that this machine needs to make disks and to boot virtual machines, each with its Debian package.
+// vmPrograms are programs that this machine needs to make disks and to boot virtual machines besides the emulator, each with its
+// Debian package.
 var vmPrograms = [][2]string{
 	{"debootstrap", "debootstrap"},
 	{"mkfs.ext4", "e2fsprogs"},
-	{"qemu-system-x86_64", "qemu-system-x86"},
 	{"qemu-img", "qemu-utils"},
 	{"ssh", "openssh-client"},
 	{"ssh-keygen", "openssh-client"},
@@ -54,7 +56,10 @@ const diskSize = "10G"
 
 // Disk is the disk of a virtual machine that has never booted, with the kernel that boots it and the key that lets root in.
 // Nobody may change it.
-type Disk struct{ Image, Kernel, Initrd, Key string }
+type Disk struct {
+	Image, Kernel, Initrd, Key string
+	Platform                   Platform
+}
 
 // Disk installs Debian 13 with further packages on a disk, and on this machine the programs that boot it.
 func (b *Builder) Disk(ctx context.Context, packages ...string) (*Disk, error) {
@@ -63,24 +68,28 @@ func (b *Builder) Disk(ctx context.Context, packages ...string) (*Disk, error) {
 		dir, err = r.disk(ctx, packages)
 		return err
 	})
-	return &Disk{filepath.Join(dir, "disk"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd"), filepath.Join(dir, "key")}, err
+	return &Disk{filepath.Join(dir, "disk"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd"), filepath.Join(dir, "key"), b.platform}, err
 }
 
 func (r *run) disk(ctx context.Context, packages []string) (string, error) {
-	if err := r.InstallHere(ctx, vmPrograms...); err != nil {
+	if err := r.InstallHere(ctx, append(vmPrograms, r.platform.emulator())...); err != nil {
 		return "", err
 	}
-	include := strings.Join(vmPackages, ",")
-	name := stamp("vm-debian", vmSuite, include)
-	base, err := r.part(ctx, name, "installing Debian for virtual machines", func(dir string) error {
-		return debootstrap(ctx, vmSuite, dir, include)
+	installed, doing := r.platform.vmPackages(), "installing Debian for virtual machines"
+	if r.platform.Foreign() { // this machine can't add packages later
+		installed, packages, doing = append(installed, packages...), nil, doing+" of "+r.platform.Architecture+" in an emulated one"
+	}
+	include := strings.Join(installed, ",")
+	name := r.stamp("vm-debian", vmSuite, include)
+	base, err := r.part(ctx, name, doing, func(dir string) error {
+		return r.debootstrap(ctx, vmSuite, dir, include)
 	})
 	if err != nil {
 		return "", err
 	}
 	layers := tree{base}
 	if len(packages) > 0 {
-		name = stamp("vm-packages", name, strings.Join(packages, ","))
+		name = r.stamp("vm-packages", name, strings.Join(packages, ","))
 		upper, err := r.part(ctx, name, "installing "+strings.Join(packages, ", "), func(dir string) error {
 			return addPackages(ctx, base, dir, packages)
 		})
@@ -93,7 +102,7 @@ func (r *run) disk(ctx context.Context, packages []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.part(ctx, stamp("vm-disk", name, filepath.Base(files), diskSize), "making a disk", func(dir string) error {
+	return r.part(ctx, r.stamp("vm-disk", name, filepath.Base(files), diskSize), "making a disk", func(dir string) error {
 		return makeDisk(ctx, append(tree{files}, layers...), dir)
 	})
 }

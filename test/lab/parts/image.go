@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"runtime"
 
 	"github.com/pkg/errors"
 )
@@ -59,12 +58,12 @@ type manifest struct {
 	Layers   []string
 }
 
-// writeArchive writes images in the format of "docker save". The same images give the same bytes.
-func writeArchive(w io.Writer, images []image) error {
+// writeArchive writes images of an architecture in the format of "docker save". The same images give the same bytes.
+func writeArchive(w io.Writer, images []image, architecture string) error {
 	archive := tar.NewWriter(w)
 	var manifests []manifest
 	for _, i := range images {
-		m, err := addImage(archive, i)
+		m, err := addImage(archive, i, architecture)
 		if err != nil {
 			return errors.Wrapf(err, "image %s", i.name)
 		}
@@ -81,14 +80,14 @@ func writeArchive(w io.Writer, images []image) error {
 }
 
 // addImage makes the image's layer twice, as the digest and size precede it: that's cheaper than keeping it.
-func addImage(archive *tar.Writer, i image) (manifest, error) {
+func addImage(archive *tar.Writer, i image, architecture string) (manifest, error) {
 	hash, size := sha256.New(), counter(0)
 	if err := writeLayer(io.MultiWriter(hash, &size), i.files); err != nil {
 		return manifest{}, err
 	}
 	digest := hex.EncodeToString(hash.Sum(nil))
 	config, err := json.Marshal(imageConfig{
-		Architecture: runtime.GOARCH, OS: "linux",
+		Architecture: architecture, OS: "linux",
 		Config: processConfig{Env: []string{searchPath}, Entrypoint: i.entrypoint},
 		RootFS: rootFS{Type: "layers", DiffIDs: []string{"sha256:" + digest}},
 	})

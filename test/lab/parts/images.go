@@ -103,7 +103,7 @@ func (r *run) images(ctx context.Context, groups []imageGroup, debian tree) (str
 		if err != nil {
 			return "", err
 		}
-		row := imageRoot{upon: name, name: stamp("images", name, fmt.Sprint(table), containerd), of: g.of, table: table}
+		row := imageRoot{upon: name, name: r.stamp("images", name, fmt.Sprint(table), containerd), of: g.of, table: table}
 		rows, name = append(rows, row), row.name
 	}
 	// Usually all of them exist, or all but the last. The roots below an existing one may be gone.
@@ -137,13 +137,13 @@ func (r *run) imageRoot(ctx context.Context, row imageRoot) (string, error) {
 	})
 }
 
-func writeImages(archive string, table []image) error {
+func (r *run) writeImages(archive string, table []image) error {
 	f, err := os.Create(archive)
 	if err != nil {
 		return errors.Wrap(err, "cannot make the images' archive")
 	}
 	defer f.Close()
-	if err := writeArchive(f, table); err != nil {
+	if err := writeArchive(f, table, r.platform.Architecture); err != nil {
 		return err
 	}
 	return errors.Wrap(f.Close(), "cannot finish the images' archive")
@@ -181,7 +181,7 @@ func (r *run) unpack(ctx context.Context, table []image, dir string) error {
 	err = waitForFile(ctx, socket)
 	if err == nil {
 		archive, w := io.Pipe()
-		go func() { w.CloseWithError(writeArchive(w, table)) }()
+		go func() { w.CloseWithError(writeArchive(w, table, r.platform.Architecture)) }()
 		_, err = outputOf(ctx, archive, "", nil, ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", "-")
 		archive.Close()
 	}

@@ -77,7 +77,7 @@ func (r *run) nodeLayers(ctx context.Context, picks []pick) (own, common string,
 	if err != nil {
 		return "", "", err
 	}
-	own, err = r.part(ctx, stamp("release", pairs(installed)...), "laying out the nodes' programs",
+	own, err = r.part(ctx, r.stamp("release", pairs(installed)...), "laying out the nodes' programs",
 		func(dir string) error { return linkPrograms(dir, installed) })
 	return own, common, err
 }
@@ -101,7 +101,7 @@ func (r *run) layer(ctx context.Context, kind, doing string, installed map[strin
 		}
 		inputs = append(inputs, hash, fmt.Sprint(c.links))
 	}
-	return r.part(ctx, stamp(kind, inputs...), doing, func(dir string) error {
+	return r.part(ctx, r.stamp(kind, inputs...), doing, func(dir string) error {
 		for _, c := range contents {
 			if err := c.fill(dir); err != nil {
 				return err

@@ -27,9 +27,10 @@ const unused = 72 * time.Hour
 
 // Options are the directories and outputs of a Builder.
 type Options struct {
-	Components string    // directory with the component modules
-	Dir        string    // directory that keeps the parts
-	Log        io.Writer // progress, for people
+	Components   string    // directory with the component modules
+	Dir          string    // directory that keeps the parts
+	Architecture string    // of the parts, as Go calls it; default this machine's
+	Log          io.Writer // progress, for people
 	// InUse lists paths below Dir that must not be swept away; it may be nil.
 	InUse func() ([]string, error)
 }
@@ -39,6 +40,7 @@ type Options struct {
 type Builder struct {
 	Options
 	store
+	platform  Platform
 	log       *progress.Log
 	releases  []*versioned // the newest first
 	goVersion func() (string, error)
@@ -52,7 +54,11 @@ type versioned struct {
 
 // New returns a Builder. It makes no parts yet.
 func New(o Options) (*Builder, error) {
-	b := &Builder{Options: o, store: store{filepath.Join(o.Dir, "parts")}, log: progress.New(o.Log),
+	platform, err := platformOf(o.Architecture)
+	if err != nil {
+		return nil, err
+	}
+	b := &Builder{Options: o, store: store{filepath.Join(o.Dir, "parts")}, platform: platform, log: progress.New(o.Log),
 		goVersion: sync.OnceValues(func() (string, error) {
 			version, err := output(context.Background(), "", nil, "go", "env", "GOVERSION")
 			return strings.TrimSpace(version), err

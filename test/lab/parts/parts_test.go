@@ -170,7 +170,7 @@ func TestWriteArchive(t *testing.T) {
 	}
 	var first, second bytes.Buffer
 	for _, w := range []io.Writer{&first, &second} {
-		if err := writeArchive(w, images); err != nil {
+		if err := writeArchive(w, images, "arm64"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,6 +190,9 @@ func checkArchive(t *testing.T, files map[string][]byte) {
 		var config imageConfig
 		if err := json.Unmarshal(files[m.Config], &config); err != nil {
 			t.Fatal(err)
+		}
+		if config.Architecture != "arm64" {
+			t.Errorf("%s is for %s", m.RepoTags, config.Architecture)
 		}
 		sum := sha256.Sum256(files[m.Layers[0]])
 		if want := "sha256:" + hex.EncodeToString(sum[:]); len(config.RootFS.DiffIDs) != 1 || config.RootFS.DiffIDs[0] != want {

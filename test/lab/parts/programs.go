@@ -78,7 +78,7 @@ func (b *Builder) programPart(p pick) (string, error) {
 		return "", err
 	}
 	inputs := append([]string{hash, program.pkg, b.linkerFlags(p), goVersion}, leftOut[program.name]...)
-	return stamp("program-"+program.name, inputs...), nil
+	return b.stamp("program-"+program.name, inputs...), nil
 }
 
 func (b *Builder) linkerFlags(p pick) string {
@@ -198,7 +198,7 @@ func (r *run) compile(ctx context.Context, b *batch, picks []pick) error {
 	if programs[0].isTest() { // which is the only one of its component
 		command, flags = "test", append(flags, "-c")
 	}
-	if err := runGo(ctx, b.dir, programs, command, flags...); err != nil {
+	if err := runGo(ctx, r.platform.goEnv(), b.dir, programs, command, flags...); err != nil {
 		return err
 	}
 	for i, p := range picks {
@@ -239,7 +239,7 @@ func (r *run) fetch(ctx context.Context, picks []pick) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, b := range others {
 			// To list all packages of a program, the Go command downloads the missing modules, and nothing else.
-			group.Go(func() error { return runGo(ctx, b.dir, b.programs(), "list", "-deps") })
+			group.Go(func() error { return runGo(ctx, r.platform.goEnv(), b.dir, b.programs(), "list", "-deps") })
 		}
 		return group.Wait()
 	})

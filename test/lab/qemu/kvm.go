@@ -17,11 +17,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
-// accelerated are QEMU's arguments for each accelerator. Without tsc=nowatchdog (see arguments), a guest that doesn't get enough
+// accelerated returns QEMU's arguments for an accelerator. Without tsc=nowatchdog (see arguments), a guest that doesn't get enough
 // processor time falls back to a slow clock.
-var accelerated = map[string][]string{
-	"kvm": {"-accel", "kvm", "-cpu", "host"},
-	"tcg": {"-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "Westmere,+rdrand"},
+func accelerated(p parts.Platform, accelerator string) []string {
+	if accelerator == "kvm" {
+		return []string{"-machine", p.Machine, "-accel", "kvm", "-cpu", "host"}
+	}
+	return p.Emulated()
 }
 
 // probeLimit is how long a kernel may take to start its first program with KVM; it takes about a second.
@@ -57,7 +59,7 @@ func accelerator(ctx context.Context, disk *parts.Disk) (string, error) {
 
 // kvmBoots boots only a kernel with its initial RAM disk.
 func kvmBoots(ctx context.Context, disk *parts.Disk) (bool, error) {
-	if _, err := os.Stat("/dev/kvm"); err != nil {
+	if _, err := os.Stat("/dev/kvm"); err != nil || disk.Platform.Foreign() {
 		return false, nil
 	}
 	dir, err := os.MkdirTemp("", "kvm-")
@@ -68,9 +70,9 @@ func kvmBoots(ctx context.Context, disk *parts.Disk) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	console := filepath.Join(dir, "console")
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(accelerated["kvm"], "-m", "1024", "-nodefaults", "-no-reboot",
+	qemu := exec.CommandContext(ctx, disk.Platform.Emulator, append(accelerated(disk.Platform, "kvm"), "-m", "1024", "-nodefaults", "-no-reboot",
 		"-display", "none", "-serial", "file:"+console, "-kernel", disk.Kernel, "-initrd", disk.Initrd,
-		"-append", "console=ttyS0 panic=-1 rdinit=/bin/sh")...)
+		"-append", "console="+disk.Platform.Console+" panic=-1 rdinit=/bin/sh")...)
 	if err := qemu.Start(); err != nil {
 		return false, errors.Wrap(err, "cannot start QEMU")
 	}

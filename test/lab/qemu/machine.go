@@ -135,7 +135,7 @@ func freePort() (int, error) {
 }
 
 func (m *Machine) start(port int) error {
-	m.qemu = exec.Command("qemu-system-x86_64", m.arguments(port)...)
+	m.qemu = exec.Command(m.Disk.Platform.Emulator, m.arguments(port)...)
 	m.qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	said, err := os.Create(filepath.Join(m.Dir, "qemu"))
 	if err != nil {
@@ -154,11 +154,11 @@ func (m *Machine) start(port int) error {
 
 // arguments returns QEMU's. No packet leaves the machine but the answers of its SSH server.
 func (m *Machine) arguments(port int) []string {
-	kernel := "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off tsc=nowatchdog systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900 systemd.hostname=" + m.Name
+	kernel := "root=/dev/vda rw console=" + m.Disk.Platform.Console + " panic=-1 mitigations=off tsc=nowatchdog systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900 systemd.hostname=" + m.Name
 	for _, word := range m.Options.Boot {
 		kernel += " " + word
 	}
-	args := append(accelerated[m.accelerator], "-smp", "2", "-m", "4096", "-nodefaults", "-no-reboot", "-display", "none",
+	args := append(accelerated(m.Disk.Platform, m.accelerator), "-smp", "2", "-m", "4096", "-nodefaults", "-no-reboot", "-display", "none",
 		"-serial", "file:"+m.Console(), "-kernel", m.Disk.Kernel, "-initrd", m.Disk.Initrd, "-append", kernel,
 		// The guest's flushes reach the journal; this machine needn't flush for them. Zeros are written as such, because the
 		// journal of some versions of QEMU mixes up a request for zeros with its neighbors.
@@ -168,7 +168,7 @@ func (m *Machine) arguments(port int) []string {
 		"-blockdev", "driver=blklogwrites,node-name=root,file=overlay,log=journal",
 		"-device", "virtio-blk-pci,drive=root,write-cache=on,write-zeroes=off,discard=off",
 		"-netdev", fmt.Sprintf("user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", port),
-		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:01", "-device", "virtio-rng-pci")
+		"-device", "virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:00:00:01", "-device", "virtio-rng-pci")
 	if m.Share != "" {
 		args = append(args, "-drive", "file="+m.Share+",if=virtio,format=raw,readonly=on")
 	}
