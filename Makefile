@@ -22,9 +22,13 @@ GENERATED := -gcflags=k8s.io/...=-l -gcflags=github.com/google/...=-l
 export CGO_ENABLED := 0
 export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS) $(GENERATED)
 
+# Of the bundle, and of test-packages, as Go calls them.
+ARCH          = $(shell go env GOARCH)
+ARCHITECTURES = $(ARCH)
+
 PROGRAM  ?= bin/slipway
 FUZZTIME ?= 15s
-VM       ?= .
+VM       ?= .*
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +38,10 @@ build: ## build bin/slipway: static, trimmed, stamped with its version
 	@TZ=UTC go build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/slipway
 
 # In dist/, so that it is there for other machines, too.
-bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's parts: all that a node needs
-	@mkdir -p dist; parts=$$($(LAB) bundle-parts) && \
+bundle: build ## make dist/slipway-bundle-VERSION-linux-ARCH.tar of the lab's parts: all that a node needs. ARCH=arm64 makes one for arm64
+	@mkdir -p dist; parts=$$($(LAB) bundle-parts --arch '$(ARCH)') && \
 	version=$$(sed -n 's/^kubernetesVersion: //p' "$$parts/bundle.yaml") && \
-	bin/slipway bundle create --from "$$parts" -o "dist/slipway-bundle-$$version-linux-$$(go env GOARCH).tar"
+	bin/slipway bundle create --from "$$parts" -o "dist/slipway-bundle-$$version-linux-$(ARCH).tar"
 
 SUITE := go run ./test/suite
 
@@ -93,7 +97,7 @@ tables: ## compare the tables of internal/releases with the released modules, an
 	go run ./test/releases
 
 test-packages: ## make the packages of this version for the suite, in bin/packages/
-	@cd packaging && go run . $(RELEASE) -architectures "$$(go env GOARCH)" -out ../bin/packages
+	@cd packaging && go run . $(RELEASE) -architectures '$(ARCHITECTURES)' -out ../bin/packages
 
 e2e: build ## run the core tier's tests on real clusters (root; builds the lab at first)
 	@$(SUITE) parts packages e2e
@@ -103,8 +107,9 @@ examples: build bundle ## run examples/cloud-init and examples/ansible on real m
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
 
-vm: build bundle test-packages ## run test/vm in virtual machines, emulated if KVM doesn't work: hours (root; installs QEMU). VM='TestUp' runs one
-	go test -tags=vm,$(TAGS) -count=1 -timeout=96h -v -run '$(VM)' ./test/vm
+vm: ARCHITECTURES := amd64,arm64
+vm: build bundle test-packages ## run test/vm in virtual machines, emulated if KVM doesn't work: hours (root; installs QEMU). VM=TestUp runs only this one
+	go test -tags=vm,$(TAGS) -count=1 -timeout=96h -v -run '^$(VM)$$' ./test/vm
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	go run ./test/bench

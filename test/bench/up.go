@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // measureUps measures `up`, which kubeadm has no command for: from a machine with only an init system and the bundle on its disk,
 // to a node with its first Pod Ready.
 func measureUps(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
-	bundles, err := filepath.Glob("dist/slipway-bundle-*.tar")
+	bundles, err := filepath.Glob("dist/slipway-bundle-*-linux-" + runtime.GOARCH + ".tar")
 	if err != nil || len(bundles) != 1 {
 		return errors.Errorf("there are %d bundles in dist/, and one is needed: run `make bundle`", len(bundles))
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -169,7 +170,7 @@ func (m machine) anotherBare(name string) machine {
 
 func bundleHere(t *testing.T) string {
 	t.Helper()
-	bundles, err := filepath.Glob("../../dist/slipway-bundle-*.tar")
+	bundles, err := filepath.Glob("../../dist/slipway-bundle-*-linux-" + runtime.GOARCH + ".tar")
 	if err != nil || len(bundles) != 1 {
 		t.Fatalf("there are %d bundles in dist/, and one is needed: run `make bundle` (%v)", len(bundles), err)
 	}
@@ -187,7 +188,7 @@ func (m machine) hasProgram() {
 // slipwayPackage returns the path of the deb with the program under test.
 func slipwayPackage(t *testing.T) string {
 	t.Helper()
-	debs, err := filepath.Glob("../../bin/packages/*.deb")
+	debs, err := filepath.Glob("../../bin/packages/*_" + runtime.GOARCH + ".deb")
 	if err != nil || len(debs) != 1 {
 		t.Fatalf("there are %d packages in bin/packages/, and one is needed: `make e2e` makes it (%v)", len(debs), err)
 	}
