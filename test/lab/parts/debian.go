@@ -135,8 +135,8 @@ func (r *run) debootstrap(ctx context.Context, suite, dir, include string) error
 	return tidyDebian(dir)
 }
 
-// startDebootstrap runs debootstrap, of another architecture only the first stage: it downloads all packages, and unpacks those
-// that every Debian has.
+// startDebootstrap runs debootstrap. For another architecture, this is only the first stage: it downloads all packages, and unpacks
+// the required ones.
 func (r *run) startDebootstrap(ctx context.Context, suite, dir, include string) error {
 	argv := []string{"debootstrap", "--variant=minbase", "--include=" + include}
 	if r.platform.Foreign() {

@@ -66,7 +66,7 @@ func unpackPackages(ctx context.Context, root string) error {
 	return errors.Wrap(os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), []byte(status.String()), 0o644), "cannot list Debian's packages")
 }
 
-// unpackPackage unpacks a package's files, those that the further arguments of tar choose. `dpkg-deb --extract` would replace
+// unpackPackage unpacks a package's files; further arguments of tar may choose some of them. `dpkg-deb --extract` would replace
 // links such as /lib with directories.
 func unpackPackage(ctx context.Context, deb, dir string, only ...string) error {
 	from := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
@@ -132,7 +132,7 @@ func takeKernel(ctx context.Context, root, dir string) (string, error) {
 
 // shareDirectory lets a virtual machine mount a directory. stop ends that, and returns what the server said.
 func shareDirectory(ctx context.Context, dir, socket string) (stop func() string, err error) {
-	// The server holds each file open that the machine knows.
+	// The server keeps each file open that the machine remembers.
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return nil, errors.Wrap(err, "cannot read the limit of open files")
@@ -159,6 +159,9 @@ func shareDirectory(ctx context.Context, dir, socket string) (stop func() string
 	return stop, nil
 }
 
+// secondStageCommand forgets files every two minutes, because the server may have too few file descriptors for all of them.
+const secondStageCommand = "(while sleep 120; do echo 3 > /proc/sys/vm/drop_caches; done) & /debootstrap/debootstrap --second-stage; sync"
+
 // secondStage returns QEMU's arguments. The kernel panics as soon as its first program ends, and QEMU ends with it. All files are
 // on this machine then.
 func (p Platform) secondStage(kernel, socket, console string) []string {
@@ -167,7 +170,7 @@ func (p Platform) secondStage(kernel, socket, console string) []string {
 		"-object", "memory-backend-memfd,id=memory,share=on,size="+memory, "-machine", "memory-backend=memory",
 		"-chardev", "socket,id=root,path="+socket, "-device", "vhost-user-fs-pci,chardev=root,tag=root",
 		"-kernel", kernel, "-append", "console="+p.Console+" panic=-1 mitigations=off rootfstype=virtiofs root=root rw LC_ALL=C "+
-			"PATH=/usr/sbin:/usr/bin:/sbin:/bin init=/bin/sh -- -c \"/debootstrap/debootstrap --second-stage; sync\"")
+			"PATH=/usr/sbin:/usr/bin:/sbin:/bin init=/bin/sh -- -c \""+secondStageCommand+"\"")
 }
 
 // finished returns an error if the second stage has failed. A successful one removes its directory.
