@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/test/lab/qemu"
@@ -30,7 +31,7 @@ type saved struct {
 func savedKey(m machine) string {
 	m.Helper()
 	h := sha256.New()
-	for _, path := range []string{m.Disk.Key, only(m.T, "../../dist/slipway-bundle-*.tar", "make bundle"), only(m.T, "../../bin/packages/*.deb", "make test-packages")} {
+	for _, path := range []string{m.Disk.Key, bundleOf(m.T, runtime.GOARCH), packageOf(m.T, runtime.GOARCH)} {
 		sum, err := fileSum(path)
 		if err != nil {
 			m.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -46,9 +47,11 @@ type machine struct {
 // Name is the machine's, not the test's.
 func (m machine) Name() string { return m.Machine.Name }
 
-func openLab(t *testing.T) *nodes.Lab {
+func openLab(t *testing.T) *nodes.Lab { t.Helper(); return openLabOf(t, runtime.GOARCH) }
+
+func openLabOf(t *testing.T, architecture string) *nodes.Lab {
 	t.Helper()
-	lab, err := nodes.Open(nodes.Options{Name: "vm", BuildLog: os.Stderr})
+	lab, err := nodes.Open(nodes.Options{Name: "vm", Architecture: architecture, BuildLog: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +79,8 @@ func shareWith(t *testing.T, lab *nodes.Lab, more map[string]string) string {
 		t.Fatal(err)
 	}
 	files := map[string]string{
-		filepath.Base(bundlePath): only(t, "../../dist/slipway-bundle-*.tar", "make bundle"),
-		filepath.Base(debPath):    only(t, "../../bin/packages/*.deb", "make test-packages"),
+		filepath.Base(bundlePath): bundleFor(t, lab),
+		filepath.Base(debPath):    packageOf(t, lab.Architecture()),
 		filepath.Base(probePath):  filepath.Join(dir, nodes.ProbeArchive),
 	}
 	maps.Copy(files, more)
@@ -91,7 +94,11 @@ func shareWith(t *testing.T, lab *nodes.Lab, more map[string]string) string {
 // newMachine makes a machine that's off, with further Debian packages.
 func newMachine(t *testing.T, change func(*qemu.Options), packages ...string) machine {
 	t.Helper()
-	lab := openLab(t)
+	return newMachineOf(t, openLab(t), change, packages...)
+}
+
+func newMachineOf(t *testing.T, lab *nodes.Lab, change func(*qemu.Options), packages ...string) machine {
+	t.Helper()
 	disk, err := lab.Disk(t.Context(), packages...)
 	if err != nil {
 		t.Fatal(err)

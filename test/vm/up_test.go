@@ -37,16 +37,23 @@ var upArgs = []string{"slipway", "up", "--config", "/root/up.yaml", "--bundle", 
 func TestUp(t *testing.T) {
 	m, before := prepared(t, nil)
 	m.boots()
-	m.write("/root/up.yaml", upConfig)
-	m.takes(upArgs...)
-	m.isNode()
-	m.runsPod()
+	m.becomesNode()
 	m.reboots()
 	m.comesBack()
 	m.worksBehindFirewall()
 	m.takes("slipway", "down", "--host", "--force")
 	m.reboots()
 	m.isAsBefore(before, m.state())
+}
+
+// becomesNode makes a cluster of the machine, which is Ready then and runs a Pod.
+func (m machine) becomesNode() {
+	m.Helper()
+	m.write("/root/up.yaml", upConfig)
+	m.takes(upArgs...)
+	m.kubectl("wait", "--for=condition=Ready", "--timeout=5m", "nodes", "--all")
+	m.isNode()
+	m.runsPod()
 }
 
 // kubectl repeats a command until it succeeds, as the API server of an emulated machine may be slow to answer.

@@ -7,7 +7,6 @@ package vm
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,14 +128,7 @@ kind: UpgradeConfiguration
 // bootOlder makes a node of the release before.
 func bootOlder(t *testing.T) machine {
 	t.Helper()
-	older := filepath.Join(t.TempDir(), "older.tar")
-	dir, err := openLab(t).BundleParts(t.Context(), "1.36")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "../../bin/slipway", "bundle", "create", "--from", dir, "-o", older).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	older := makeBundle(t, openLab(t), "1.36")
 	const olderPath = "/mnt/older.tar"
 	m := newMachine(t, nil)
 	m.Share = shareWith(t, openLab(t), map[string]string{filepath.Base(olderPath): older})

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package vm
+
+import (
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// TestUpArm64 makes a node of a machine with Arm's architecture, and runs a Pod.
+func TestUpArm64(t *testing.T) {
+	m := newMachineOf(t, openLabOf(t, "arm64"), nil)
+	m.boots()
+	if here := strings.TrimSpace(m.must("uname", "-m")); here != "aarch64" {
+		t.Fatalf("the machine is a %s", here)
+	}
+	m.installs()
+	m.becomesNode()
+}
+
+// bundleFor returns a bundle for the lab's machines. `make vm` makes only this architecture's; only TestUpArm64 needs another.
+func bundleFor(t *testing.T, lab *nodes.Lab) string {
+	t.Helper()
+	if lab.Architecture() == runtime.GOARCH {
+		return bundleOf(t, runtime.GOARCH)
+	}
+	return makeBundle(t, lab, "")
+}
+
+func bundleOf(t *testing.T, architecture string) string {
+	t.Helper()
+	return only(t, "../../dist/slipway-bundle-*-linux-"+architecture+".tar", "make bundle ARCH="+architecture)
+}
+
+func packageOf(t *testing.T, architecture string) string {
+	t.Helper()
+	return only(t, "../../bin/packages/*_"+architecture+".deb", "make test-packages ARCHITECTURES=amd64,arm64")
+}
+
+// makeBundle makes a bundle of the lab's parts for a minor version of Kubernetes, empty for the newest.
+func makeBundle(t *testing.T, lab *nodes.Lab, minor string) string {
+	t.Helper()
+	dir, err := lab.BundleParts(t.Context(), minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := filepath.Join(t.TempDir(), "bundle.tar")
+	if out, err := exec.CommandContext(t.Context(), "../../bin/slipway", "bundle", "create", "--from", dir, "-o", bundle).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return bundle
+}
