@@ -6,8 +6,9 @@
 package vm
 
 import (
-	"fmt"
 	"strings"
+
+	"github.com/pkg/errors"
 )
 
 // rulesPath has the rules that nftables' own service loads.
@@ -35,7 +36,7 @@ func (m machine) worksBehindFirewall() {
 	m.eventually("preflight to name the ports to open", podLimit, func() error {
 		said, err := m.try("slipway", "preflight") // fails: this host is a node already
 		if !strings.Contains(said, "{ 6443, 10250 }") {
-			return fmt.Errorf("%s%v", said, err)
+			return errors.Errorf("%s%v", said, err)
 		}
 		return nil
 	})

@@ -30,8 +30,8 @@ const (
 	probePath  = "/mnt/probe.tar"
 )
 
-// Emulated machines are about 15 times slower than this one, and get less than a processor beside other work. Only a fault takes as
-// long as these limits.
+// Emulated machines are about 15 times slower than this one, and get less than a processor beside other work. Only a fault takes
+// as long as these limits.
 const (
 	bootLimit    = 45 * time.Minute
 	commandLimit = 8 * time.Hour

@@ -6,11 +6,12 @@
 package vm
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
@@ -62,7 +63,7 @@ func (m machine) kubectl(args ...string) {
 	m.eventually("kubectl "+strings.Join(args, " "), podLimit, func() error {
 		out, err := m.try(kubectl(args...)...)
 		if err != nil {
-			return fmt.Errorf("%s%w", out, err)
+			return errors.Errorf("%s%v", out, err)
 		}
 		return nil
 	})
@@ -141,7 +142,7 @@ func (m machine) asks(client string) {
 	m.eventually("a Pod to reach a Service by its name", podLimit, func() error {
 		out, err := m.try(kubectl("get", "pod", client, "-o", "jsonpath={.status.phase}")...)
 		if err != nil || out != "Succeeded" {
-			return fmt.Errorf("the client is %q: %v", out, err)
+			return errors.Errorf("the client is %q: %v", out, err)
 		}
 		return nil
 	})
@@ -158,7 +159,7 @@ func (m machine) awaitsReady(nodes ...machine) {
 			const report = `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`
 			out, err := m.try(kubectl("get", "node", n.Name(), "-o", report)...)
 			if err != nil || out != want {
-				return fmt.Errorf("it reports %q and not %q: %v", out, want, err)
+				return errors.Errorf("it reports %q and not %q: %v", out, want, err)
 			}
 			return nil
 		})

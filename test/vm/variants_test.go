@@ -6,12 +6,13 @@
 package vm
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -63,7 +64,7 @@ func (m machine) joinConfig() string {
 		out, err := m.try("slipway", "token", "create", "--print-join-command")
 		_, command, _ := strings.Cut(out, " join ")
 		if args = strings.Fields(command); err != nil || len(args) < 5 {
-			return fmt.Errorf("%s%v", out, err)
+			return errors.Errorf("%s%v", out, err)
 		}
 		return nil
 	})
@@ -96,7 +97,7 @@ func (m machine) getsAddress(address string) {
 	m.eventually("a default route", 5*time.Minute, func() error {
 		routes, err := m.try("ip", "route", "get", "192.0.2.1")
 		if !strings.Contains(routes, address) {
-			return fmt.Errorf("%s%v", routes, err)
+			return errors.Errorf("%s%v", routes, err)
 		}
 		return nil
 	})
