@@ -221,6 +221,16 @@ func (m machine) keepsEncryption() {
 		}
 		return nil
 	})
+	m.eventually("the API to show the edited API server's Pod", readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "-n", "kube-system", "get", "pod", "kube-apiserver-cp-1", "-o", "yaml")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if !strings.Contains(out, flag) {
+			return fmt.Errorf("it lacks %s", flag)
+		}
+		return nil
+	})
 	m.editStored("kubeadm-config", "ClusterConfiguration", func(text string) string {
 		return strings.Replace(text, "apiServer: {}\n", "apiServer: {extraArgs: [{name: profiling, value: \"false\"}]}\n", 1)
 	})
