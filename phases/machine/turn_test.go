@@ -25,7 +25,7 @@ import (
 
 func TestTurnOfInterruptedPreparation(t *testing.T) {
 	phasetest.TurnOfInterruptedRun(t, bootstrap.Init(), string(node.ForPreparation), func(s *phasetest.Stage) error {
-		return (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.Env.ForMachine(&s.Config.Machine), false)
+		return (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.ForMachine(&s.Config.Machine), false)
 	})
 }
 
@@ -79,7 +79,7 @@ func TestPrepareInTurn(t *testing.T) {
 			}
 			bare := config.DefaultMachine()
 			bare.IgnorePreflightErrors = row.ignore
-			fact.Error(t, p.restartReplaced(t.Context(), s.Env.ForMachine(bare), true), row.says...)
+			fact.Error(t, p.restartReplaced(t.Context(), s.ForMachine(bare), true), row.says...)
 			if restarted := slices.Contains(s.FakeHost.Orders(), "restart kubelet.service"); restarted != (row.says == nil) {
 				t.Errorf("did %q", s.FakeHost.Orders())
 			}
@@ -129,7 +129,7 @@ func TestPrepareAwaitsStaticPods(t *testing.T) {
 		return kubeletPods("new")
 	}}
 	s.FakeHost.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
-	phasetest.Fatal(t, (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.Env.ForMachine(&s.Config.Machine), true))
+	phasetest.Fatal(t, (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.ForMachine(&s.Config.Machine), true))
 	if asked != 4 || s.Holder(t) != "" {
 		t.Errorf("it asked the kubelet %d times; the Lease has %q", asked, s.Holder(t))
 	}
