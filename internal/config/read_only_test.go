@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// TestNodeIsReadOnly: outside this package, nothing assigns to a Node, to a Machine, or to anything they lead to. A copy's own fields may change,
-// such as those of the copy in a change for With, but not what it shares with the original.
+// TestNodeIsReadOnly: outside this package, nothing assigns to a Node, to a Machine, or to anything they lead to. A copy's own
+// fields may change, such as those of the copy in a change for With, but not the values it shares with the original.
 func TestNodeIsReadOnly(t *testing.T) {
 	checked := newCheckedPackages()
 	checked.check("main", ourModule+"cmd/slipway")
