@@ -98,8 +98,8 @@ func (r *Real) AwaitObserved(ctx context.Context, namespace, daemonSet string) e
 		case !found:
 			return notYetError{errors.Errorf("there is no DaemonSet %s/%s", namespace, daemonSet)}
 		case d.Status.ObservedGeneration < d.Generation:
-			return notYetError{errors.Errorf("the controller manager has seen generation %d of DaemonSet %s/%s, which is at %d; `slipway diagnose` says whether it works",
-				d.Status.ObservedGeneration, namespace, daemonSet, d.Generation)}
+			return notYetError{errors.Errorf("the controller manager hasn't looked at DaemonSet %s/%s since its last change (it has seen generation %d of %d); "+
+				"`slipway diagnose` on its node finds out why", namespace, daemonSet, d.Status.ObservedGeneration, d.Generation)}
 		}
 		return nil
 	})
