@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster gives phases the Kubernetes API as intents (this object should exist) instead of requests. Real (New) sends
-// them, and Plan (NewPlan) records them for a dry run. kinds.go lists the kinds of objects it knows.
-// docs/design/trusting-the-api.md says whose claims count.
+// Package cluster gives phases the Kubernetes API as intents (this object should exist) instead of requests. Start at the
+// interface Cluster and its method Ensure. Real (New) sends requests, and Plan (NewPlan) records them for a dry run. kinds.go
+// lists the kinds of objects it knows, and diff.go compares objects. docs/design/trusting-the-api.md says whose claims count.
 package cluster
 
 import (

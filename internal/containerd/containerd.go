@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containerd makes a host's containerd files: configuration (Config), unit (ServiceUnit), proxies and mirrors. Settings
-// in, bytes out.
+// Package containerd makes the files of a containerd that Slipway installs; phases/machine writes them. Config makes config.toml
+// from Settings, which differ between hosts, and ServiceUnit makes the unit. ProxyEnv and ProxyDropIn pass on the environment's
+// proxies, Mirror is a registry's mirror, and CrictlConfig is crictl's configuration. Nothing here reads or writes a file.
 package containerd
 
 import (

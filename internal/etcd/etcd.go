@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd is this node's access to etcd: the interface Etcd for members, health, the leader and snapshots, with Real (New)
-// for a run and Plan (NewPlan) for a dry run. It also verifies and restores etcd's files without a server (VerifySnapshot,
-// Restore).
+// Package etcd is this node's access to etcd. Start at the interface Etcd: members, health, the leader and snapshots, with Real
+// (New) for a run and Plan (NewPlan) for a dry run. Concerns turns the members' health into findings, such as a database near its
+// quota; `etcd status` and internal/diagnose share them.
+//
+// The package also works on files without a server: VerifySnapshot and Restore on snapshots, ReadLog on a member's write-ahead
+// log, and ReadSurvivor on the data of a stopped member that continues alone (`etcd recover`).
 package etcd
 
 import (

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lazyregexp compiles regular expressions on first use: most runs of the program need none, and start faster that way.
-// docs/design/startup-time.md has the rule.
+// New returns a Pattern, which compiles its expression on the first call. docs/design/startup-time.md has the rule.
 package lazyregexp
 
 import (

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package redact removes secrets from output and from files people share. In a file with a known structure, it shows only known
-// fields; elsewhere it hides values after certain names, and words that look like keys. In doubt, it hides. Start with Text for
-// logs, YAML for documents, Unit and Variables for environments. docs/design/redaction.md has the reasons.
+// fields; elsewhere it hides values after certain names, and words that look like keys. In doubt, it hides. It's for text from
+// elsewhere: Slipway's own tokens and keys are a config.Secret, which never prints itself.
+//
+// Messages pass through URLs, plans and diffs through Fields and Document, logs through Text, and the support bundle's files
+// also through YAML, Unit and Variables. docs/design/redaction.md has the reasons.
 package redact
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package support makes the support bundle. Collect gathers a Node's diagnostics into an archive; contents.go lists them. Every
-// file goes through one function that removes secrets.
+// Package support makes the support bundle, an archive with a node's diagnostics for people outside. Collect gathers it for a
+// Node, and contents.go lists the files. Every file goes through collection.add, which hides secrets with internal/redact.
 package support
 
 import (

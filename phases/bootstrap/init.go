@@ -1,9 +1,16 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstrap has the workflows init (Init) and join (Join), and their phases, named as in `init --help`. DetectEarlierRun
-// decides before a run whether this host was a node before. Phases of several workflows are in phases/kubelet, phases/addon and
-// phases/node.
+// Package bootstrap has the workflows of `init` (Init, in init.go) and `join` (Join, in join.go): start there. Their phases have
+// the names that `init --help` lists. DetectEarlierRun decides before a run whether this host was a node before.
+//
+//   - preflight.go, preflight_earlier.go: checks, and differences from an earlier run
+//   - certs.go, upload_certs.go, download_certs.go: certificates, and how control planes share them
+//   - control_plane.go, wait_control_plane.go: static Pods, and the wait for them
+//   - etcd_join.go, etcd_join_data.go: a new member of etcd, from learner to voter, and data already on its host
+//   - mark_control_plane.go, control_plane_join.go, bootstrap_token.go: objects in the API
+//
+// Phases of several workflows are in phases/kubelet, phases/addon and phases/node.
 package bootstrap
 
 import (

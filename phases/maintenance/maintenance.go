@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package maintenance has the workflows of `etcd defrag` (Defragmentation) and `etcd member remove` (NewRemoval). Both begin
-// with the health of all members.
+// Package maintenance has two workflows for a working etcd. Defragmentation is `etcd defrag`: it rewrites the members' databases
+// without their free space, one at a time, after making sure that each has room. NewRemoval finds a member for
+// `etcd member remove` and fails unless etcd keeps its quorum; Removal.Phases removes it. Both first ask all members for their
+// health. Start at Defragmentation.Phases and NewRemoval.
 package maintenance
 
 import (

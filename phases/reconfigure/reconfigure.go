@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconfigure has the workflows of `reconfigure`, which gives a live control plane another configuration, on trial, and
-// stores it in the cluster once it has worked; and of `reconfigure node`, which brings another node to the stored configuration in
-// the same way (docs/design/reconfigure-nodes.md). If anything fails before that, the node gets its former files back
-// (package trial). New, or NewRevert for --revert, returns a Run; its Phases, NodePhases and RevertPhases are the workflows.
+// Package reconfigure has the workflows of `reconfigure` and `reconfigure node`. The first gives a live control plane another
+// configuration, on trial, and stores it in the cluster once it has worked. The second brings another node to the stored
+// configuration in the same way (docs/design/reconfigure-nodes.md). If a phase fails before that, rollBackOnFailure puts the
+// node's former files back (package trial). Start at New, or at NewRevert for --revert: both return a Run, whose Phases,
+// NodePhases and RevertPhases are the workflows.
 //
 //   - reconfigure.go: Run, its phases, and rollBackOnFailure, which puts a failed phase's change back
 //   - this_node.go, node.go: the phases on this control plane, and on other nodes
@@ -14,7 +15,7 @@
 //   - profile_files.go: files of a hardening profile
 //   - store.go: the ConfigMaps, compared with the versions that were read
 //   - confirm.go: --try and --confirm
-//   - roll_back.go: finishes or puts back a change that an earlier run left behind
+//   - roll_back.go: puts back a change of this run or an earlier one, or finishes storing it
 //   - revert.go, revert_version.go: choose the files for --revert, which this_node.go restores
 package reconfigure
 
