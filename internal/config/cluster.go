@@ -115,8 +115,12 @@ func (d *documents) addStored(source, kind string, data []byte) {
 
 func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.checkStoredVersion()
+	assumed := d.cluster.Networking == Networking{} // tools that store a cluster's configuration store its networks
 	defaultCluster(d.cluster)
 	d.checkNetworking()
+	if assumed { // the host's address may well be within the default ones
+		d.networks = nil
+	}
 	d.takeSelf(self, opts)
 	d.checkCluster()
 	d.checkStoredPaths()
@@ -153,7 +157,9 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 		d.placeholderAddress(primary)
 	}
 	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.networks)
-	d.checkFamilies()
+	if len(d.networks) > 0 {
+		d.checkFamilies()
+	}
 }
 
 func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool {
@@ -238,7 +244,8 @@ func address(text string) (netip.Addr, error) {
 	return netip.ParseAddr(text)
 }
 
-// DefaultCluster is a minimal ClusterConfiguration, for LoadCluster without a cluster to ask.
+// DefaultCluster is a minimal ClusterConfiguration, for LoadCluster without a cluster to ask. It has no networks, so this host's
+// address may be anywhere.
 func DefaultCluster() []byte {
 	return fmt.Appendf(nil, "apiVersion: %s\nkind: %s\nkubernetesVersion: %s\n", apiV1beta4, kindCluster, DefaultKubernetesVersion)
 }

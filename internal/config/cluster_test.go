@@ -98,6 +98,17 @@ func TestLoadClusterFaults(t *testing.T) {
 	}
 }
 
+// TestAssumedNetworks: this host's address may be within default networks that the cluster needn't have, and of another family.
+func TestAssumedNetworks(t *testing.T) {
+	for _, address := range []string{"10.100.1.5", "10.96.0.1", "2001:db8::5"} {
+		self := &JoinConfiguration{ControlPlane: &JoinControlPlane{LocalAPIEndpoint: APIEndpoint{AdvertiseAddress: address}}}
+		n, warnings, err := LoadCluster(DefaultCluster(), nil, nil, self, testOptions())
+		if err != nil || len(warnings) > 0 || n.AdvertiseAddress.String() != address {
+			t.Errorf("%s: %+v, %q, %v", address, n, warnings, err)
+		}
+	}
+}
+
 // storedVersions has the stored configurations of clusters of several versions.
 const storedVersions = "../../testdata/stored"
 
