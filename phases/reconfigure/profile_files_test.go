@@ -139,6 +139,24 @@ func TestHardenedGoesBack(t *testing.T) {
 		}
 		isAsBefore(t, s, before)
 	})
+	t.Run("isn't confirmed", func(t *testing.T) { // the cluster has this configuration, and only files were missing
+		s := live(t)
+		phasetest.Fatal(t, harden(t, s, profile.Audit))
+		before := files(t, s)
+		for path := range none {
+			phasetest.Fatal(t, s.Host.Remove(path))
+		}
+		c, _, err := loaderOn(s).Profile(t.Context(), profile.Audit, nil)
+		phasetest.Fatal(t, err)
+		s.Config = c.Node
+		r := New(c, "/usr/bin/slipway")
+		r.Try, r.Wait = time.Nanosecond, func(wait func() error) error { return wait() }
+		err = step.Run(t.Context(), s.Env, r.Phases(), step.Options{})
+		if back := (*node.RolledBackError)(nil); !errors.As(err, &back) || len(c.Fields) > 0 || state(t, s) != trial.Reverted || len(guarded(t, s)) > 0 {
+			t.Errorf("%v; %d fields; the change is %q, and there are still %q", err, len(c.Fields), state(t, s), guarded(t, s))
+		}
+		isAsBefore(t, s, before)
+	})
 	t.Run("is taken back", func(t *testing.T) {
 		s := live(t)
 		before := files(t, s)

@@ -140,7 +140,12 @@ func rollBack(ctx context.Context, env *step.Env, turn node.Lease, record *trial
 	if err := record.RollBack(ctx, env, turn); err != nil {
 		return err
 	}
-	if record.Addons {
+	// Without ConfigMaps, the add-ons' settings were the same before the change.
+	if record.Addons && len(record.ConfigMaps) > 0 {
+		record.FilesRestored = true // another try then restarts nothing
+		if err := record.Set(env, trial.Reverting); err != nil {
+			return err
+		}
 		if err := rollBackAddons(ctx, env, record); err != nil {
 			return err
 		}

@@ -185,6 +185,24 @@ func TestKilledOnTrial(t *testing.T) {
 	}
 }
 
+// TestBackWithoutAPI: while only the add-ons have to go back, and the API is away, nothing restarts again.
+func TestBackWithoutAPI(t *testing.T) {
+	s, were, had := killed(t, time.Nanosecond)
+	away := true
+	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away }}
+	s.Config.Timeouts.KubernetesAPICall = time.Second
+	for _, restarts := range []bool{true, false} {
+		s.FakeHost.Jobs = nil
+		err := step.Run(t.Context(), s.Env, Watch(), step.Options{})
+		if got := s.FakeHost.Did("restart"); err == nil || state(t, s) != trial.Reverting || len(got) > 0 != restarts {
+			t.Errorf("%v; the change is %q, and %q restarted", err, state(t, s), got)
+		}
+	}
+	away = false
+	s.Play(t, Watch()...)
+	isBefore(t, s, were, had)
+}
+
 // TestLateConfirmation: nobody can confirm a change once its time is over, even before it's put back.
 func TestLateConfirmation(t *testing.T) {
 	s, _, _ := killed(t, -time.Minute)
