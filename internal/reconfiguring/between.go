@@ -60,7 +60,7 @@ func (l Loader) To(ctx context.Context, wanted Texts) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Versions, c.Former = stored.Versions, stored.Former
+	c.Stored, c.Former = stored.Stored, stored.Former
 	c.noteEndpoint(c.Node.Upgrade.Before, c.Node)
 	c.Removed = without(stored.Removed, apiNames(c.Node)...) // nothing more: nodes may still use the change's names
 	return c, refused(c.Node.Upgrade.Before, c.Node, c.Fields, nil)

@@ -33,8 +33,8 @@ type Change struct {
 	Node *config.Node
 	// Fields are the fields that change.
 	Fields []Field
-	// Versions are the resourceVersions of the ConfigMaps that the change was made from, by name.
-	Versions map[string]string
+	// Stored are the texts that the change was made from.
+	Stored Texts
 	// Former are the cluster's former endpoints, and Removed those of their names that the API servers' certificates lose.
 	Former, Removed []string
 	previous        string // the annotation PreviousConfiguration
@@ -156,7 +156,7 @@ func (l Loader) node(d documents) (*config.Node, []string, error) {
 
 // read reads the ConfigMaps, and begins a change of them. One that the user's documents are about must exist.
 func (l Loader) read(ctx context.Context, rows []row, parts map[string]config.Part) (*Change, documents, error) {
-	c, stored := &Change{Versions: map[string]string{}}, documents{}
+	c, stored := &Change{Stored: Texts{}}, documents{}
 	for _, r := range rows {
 		cm := &corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -172,7 +172,7 @@ func (l Loader) read(ctx context.Context, rows []row, parts map[string]config.Pa
 			return nil, nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "`slipway init phase` creates it; see its help")
 		}
 		if found && text != "" {
-			stored[r.source], c.Versions[r.configMap] = []byte(text), cm.ResourceVersion
+			stored[r.source], c.Stored[r.configMap] = []byte(text), text
 		}
 		if r.source == config.ClusterSource {
 			c.previous = cm.Annotations[PreviousConfiguration]

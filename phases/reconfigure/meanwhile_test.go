@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
@@ -27,21 +29,49 @@ import (
 // ofProxy changes kube-proxy's settings, and the kubelet's.
 const ofProxy = ofKubelet + "maxPods: 55\n---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhealthzBindAddress: 127.0.0.1:10256\n"
 
-// TestLabelledMeanwhile: a label or an annotation that somebody adds during the trial doesn't keep the change from being stored.
+// TestLabelledMeanwhile: a label or an annotation that somebody adds before a step or during the trial doesn't keep the change from
+// being stored.
 func TestLabelledMeanwhile(t *testing.T) {
-	s, _, _ := killed(t, time.Minute)
-	for _, name := range []string{"kubelet-config", "kubeadm-config"} {
-		cm := node.ConfigMap(name)
-		_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
-			metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "example.org/seen", "true")
-			return true, nil
-		})
-		phasetest.Fatal(t, err)
+	annotate := func(t *testing.T, s *phasetest.Stage, text string) {
+		for _, name := range []string{"kubelet-config", "kubeadm-config"} {
+			cm := node.ConfigMap(name)
+			_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
+				metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "example.org/seen", text)
+				return true, nil
+			})
+			phasetest.Fatal(t, err)
+		}
 	}
-	workflow, err := Answer(s.Env, trial.Confirmed, false)
-	phasetest.Fatal(t, err)
-	s.Play(t, workflow...)
-	isAfter(t, s)
+	t.Run("on trial", func(t *testing.T) {
+		s, _, _ := killed(t, time.Minute)
+		annotate(t, s, "true")
+		workflow, err := Answer(s.Env, trial.Confirmed, false)
+		phasetest.Fatal(t, err)
+		s.Play(t, workflow...)
+		isAfter(t, s)
+	})
+	t.Run("before each step", func(t *testing.T) {
+		s := live(t)
+		s.Cluster = annotated{s.API}
+		var workflow []step.Phase
+		for _, p := range change(t, s).Phases() {
+			workflow = append(workflow, step.Phase{Name: "before-" + p.Name, Run: func(context.Context, *step.Env) error {
+				annotate(t, s, p.Name)
+				return nil
+			}}, p)
+		}
+		s.Play(t, workflow...)
+		isAfter(t, s)
+	})
+}
+
+// annotated is an API whose ConfigMaps have another resourceVersion with each annotation.
+type annotated struct{ cluster.Cluster }
+
+func (a annotated) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	found, err := a.Cluster.Get(ctx, obj)
+	obj.SetResourceVersion(fmt.Sprint(obj.GetAnnotations()))
+	return found, err
 }
 
 // TestKubeProxyMeanwhile: kube-proxy's settings stay as somebody else has written them during the trial.
@@ -64,7 +94,7 @@ func TestKubeProxyMeanwhile(t *testing.T) {
 		play := workflow[i].Children[1].Run
 		workflow[i].Children[1].Run = func(ctx context.Context, env *step.Env) error {
 			theyChange(t, s)
-			r.Versions[manifests.KubeProxyConfigMap] = "another"
+			r.Stored[manifests.KubeProxyConfigMap] = "another"
 			return play(ctx, env)
 		}
 		fact.Error(t, step.Run(t.Context(), s.Env, workflow, step.Options{}), "kube-system/kube-proxy")

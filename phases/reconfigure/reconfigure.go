@@ -13,7 +13,7 @@
 //   - etcd_quota.go, kubelet_overrides.go, kubelet_certificates.go: findings about single settings
 //   - endpoint.go, endpoint_checks.go, names.go, cluster_info.go: another controlPlaneEndpoint
 //   - profile_files.go: files of a hardening profile
-//   - store.go: the ConfigMaps, compared with the versions that were read
+//   - store.go: the ConfigMaps, compared with the texts that were read
 //   - confirm.go: --try and --confirm
 //   - roll_back.go: puts back a change of this run or an earlier one, or finishes storing it
 //   - revert.go, revert_version.go: choose the files for --revert, which this_node.go restores

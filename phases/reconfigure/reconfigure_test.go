@@ -241,7 +241,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == at })
 			play := workflow[i].Run
 			workflow[i].Run = func(ctx context.Context, env *step.Env) error {
-				r.Versions[manifests.KubeletConfigMap] = "another"
+				r.Stored[manifests.KubeletConfigMap] = "another"
 				return play(ctx, env)
 			}
 			err := step.Run(t.Context(), s.Env, workflow, step.Options{})

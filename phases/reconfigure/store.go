@@ -5,12 +5,14 @@ package reconfigure
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -20,15 +22,18 @@ import (
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
-// unchanged fails if a ConfigMap has changed since the change was made from it.
+// unchanged fails if a ConfigMap's text has changed since the change was made from it. A label, say, doesn't matter.
 func (r *Run) unchanged(ctx context.Context, env *step.Env, names ...string) error {
-	for _, name := range names {
-		cm := node.ConfigMap(name)
-		if _, err := env.Cluster.Get(ctx, cm); err != nil {
+	for _, s := range storedTexts() {
+		if !slices.Contains(names, s.name) {
+			continue
+		}
+		text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, s.name, s.key)
+		if err != nil {
 			return err
 		}
-		if cm.ResourceVersion != r.Versions[name] {
-			return changedMeanwhile(trial.ConfigMap{Name: name})
+		if text != r.Stored[s.name] {
+			return changedMeanwhile(trial.ConfigMap{Name: s.name})
 		}
 	}
 	return nil

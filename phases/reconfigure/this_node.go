@@ -64,7 +64,7 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	if err := r.acquireLease(ctx, env); err != nil {
 		return err
 	}
-	if err := r.unchanged(ctx, env, slices.Sorted(maps.Keys(r.Versions))...); err != nil {
+	if err := r.unchanged(ctx, env, slices.Sorted(maps.Keys(r.Stored))...); err != nil {
 		return err
 	}
 	if len(r.components) > 0 {
