@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -189,6 +191,9 @@ func (r *Run) findChangedFile(env *step.Env, f trial.File, then []byte) error {
 		env.UI.Printf("Keeping %s, which was renewed since", f.Path)
 	case f.IsCertificate() && r.revertsEndpoint(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
+	case f.IsCertificate() && outlived(now, then, env.Host.Now()):
+		env.UI.Printf("Keeping %s, because the one from before the change has expired, or soon will", f.Path)
+		return r.addIfLacking(env, f.Path)
 	case trial.IsKubeconfig(env, f.Path):
 		return r.findChangedKubeconfig(env, f, now, then)
 	case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
@@ -197,6 +202,31 @@ func (r *Run) findChangedFile(env *step.Env, f trial.File, then []byte) error {
 		r.others = append(r.others, f)
 	}
 	return nil
+}
+
+// outlived reports whether a former certificate is in the last tenth of its life, and the present one ends later.
+func outlived(present, former []byte, at time.Time) bool {
+	now, err := certs.FirstCert(present)
+	if err != nil {
+		return false
+	}
+	then, err := certs.FirstCert(former)
+	if err != nil {
+		return false
+	}
+	late := then.NotAfter.Add(-then.NotAfter.Sub(then.NotBefore) / 10)
+	return at.After(late) && now.NotAfter.After(then.NotAfter)
+}
+
+// addIfLacking has a certificate that stays issued again, if it lacks a name that the change has taken out.
+func (r *Run) addIfLacking(env *step.Env, path string) error {
+	rows, err := lackingNames(env)
+	for _, row := range rows {
+		if env.PKI().Files(row)[0] == path {
+			r.certificates = append(r.certificates, row)
+		}
+	}
+	return err
 }
 
 // findChangedKubeconfig leaves a file alone that somebody has pointed elsewhere since.

@@ -6,10 +6,15 @@ package reconfigure
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -73,6 +78,36 @@ func TestRevertKeepsEdits(t *testing.T) {
 	fact.NotIn(t, s.Get(t, settings)+s.Get(t, apiServer)+stored(t, s, "kubelet-config", "kubelet"), "podPidsLimit", "maxPods: 55", "profiling")
 	if s.Get(t, serverCert) != renewed {
 		t.Error("the renewed certificate is not as it was")
+	}
+}
+
+// TestRevertKeepsLaterCertificate: a certificate about to expire doesn't come back, but its names do.
+func TestRevertKeepsLaterCertificate(t *testing.T) {
+	const former = "old.example.org"
+	for name, removed := range map[string][]string{"all names are left": nil, "a name is gone": {former}} {
+		t.Run(name, func(t *testing.T) {
+			s := live(t)
+			first := changeTo(t, s, ofCluster+"apiServer: {certSANs: ["+former+"]}\n")
+			phasetest.Fatal(t, step.Run(t.Context(), s.Env, first.Phases(), step.Options{}))
+			short := s.PKI()
+			short.Config = short.Config.With(func(n *config.Node) { n.Cluster.CertificateValidityPeriod = &metav1.Duration{Duration: time.Second} })
+			phasetest.Fatal(t, pki.Renewal{Store: short, Name: certs.APIServer, KeepKey: true}.Renew(certs.APIServer))
+			were := files(t, s)
+			second := change(t, s)
+			second.Removed = removed
+			phasetest.Fatal(t, step.Run(t.Context(), s.Env, second.Phases(), step.Options{}))
+			issued := s.Get(t, serverCert)
+			phasetest.Fatal(t, takeBack(t, s))
+			cert := s.Cert(t, serverCert)
+			stays := s.Get(t, serverCert) == issued
+			if err := cert.VerifyHostname(former); err != nil || cert.NotAfter.Before(time.Now().Add(time.Hour)) || stays != (removed == nil) {
+				t.Errorf("the certificate ends at %s, and stays: %t; %v", cert.NotAfter, stays, err)
+			}
+			were[serverCert] = s.Get(t, serverCert)
+			if diff := cmp.Diff(were, files(t, s)); diff != "" {
+				t.Errorf("files:\n%s", diff)
+			}
+		})
 	}
 }
 
