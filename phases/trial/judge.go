@@ -52,7 +52,15 @@ func (r *Record) judge(env *step.Env, f File) (v verdict, err error) {
 // eachFormer calls back with each file that goes back and its former content, once it has kept a copy of what somebody else has
 // written there. It names the files that stay.
 func (r *Record) eachFormer(env *step.Env, back func(f File, former []byte) error) error {
+	server, err := r.keptServer(env)
+	if err != nil {
+		return err
+	}
 	for _, f := range r.Files {
+		if server != "" && f.isNew() {
+			env.UI.Printf("Keeping %s, which %s may name", f.Path, server)
+			continue
+		}
 		v, err := r.judge(env, f)
 		if err != nil {
 			return err
@@ -71,6 +79,22 @@ func (r *Record) eachFormer(env *step.Env, back func(f File, former []byte) erro
 		}
 	}
 	return nil
+}
+
+// keptServer is the API server's static Pod if that stays: it may name files that the change has added, and can't start without them.
+func (r *Record) keptServer(env *step.Env) (string, error) {
+	path := env.Config.Paths.StaticPod(manifests.APIServerName)
+	for _, f := range r.Files {
+		if f.Path != path {
+			continue
+		}
+		v, err := r.judge(env, f)
+		if err != nil || v.stays == "" {
+			return "", err
+		}
+		return path, nil
+	}
+	return "", nil
 }
 
 // keepFound keeps a copy of a file that's about to be overwritten. Each content has its own name.

@@ -121,12 +121,15 @@ func (f File) kubeconfigForFormerServer(env *step.Env) ([]byte, error) {
 	return data, errors.Wrap(err, f.Path)
 }
 
+// isNew reports whether the file didn't exist before the change.
+func (f File) isNew() bool { return f.BackupName == "" && f.Server == "" }
+
 // Restore writes the file again, or removes it if it didn't exist.
 func (f File) Restore(env *step.Env, data []byte) error {
 	switch {
 	case IsKubeconfig(env, f.Path) && data == nil:
 		return nil // somebody has removed it
-	case f.BackupName == "" && f.Server == "":
+	case f.isNew():
 		return env.Host.Remove(f.Path)
 	}
 	if now, err := host.ReadIfExists(env.Host, f.Path); err != nil || bytes.Equal(now, data) {

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -31,6 +32,30 @@ func TestQuestion(t *testing.T) {
 		fact.In(t, fault.Remedy(RefuseUnfinished(s.Env)), "slipway reconfigure")
 		s.Config.IgnorePreflightErrors = []string{fault.UnfinishedChange}
 		phasetest.Fatal(t, node.Check(t.Context(), s.Env, NewUnfinishedCheck(s.Env)))
+	}
+}
+
+// TestFilesOfKeptServer: the files that a change has added go, unless the API server's static Pod stays, which may name them.
+func TestFilesOfKeptServer(t *testing.T) {
+	const (
+		server, policy = "/etc/kubernetes/manifests/kube-apiserver.yaml", "/etc/kubernetes/audit.yaml"
+		pod            = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: \"example.org/a:1\"}]}\n"
+	)
+	for name, edited := range map[string]string{"goes back": pod + "# edited\n", "stays": strings.Replace(pod, "a:1", "a:2", 1)} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Put(t, server, pod)
+			writes := []Write{{Path: policy, Data: []byte("new")}, {Path: server, Data: []byte("new")}}
+			record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", writes, Record{})
+			phasetest.Fatal(t, err)
+			s.Put(t, policy, "new")
+			s.Put(t, server, edited)
+			phasetest.Fatal(t, record.RestoreFiles(s.Env))
+			_, gone := s.Host.Lstat(policy)
+			if stays := s.Get(t, server) == edited; stays != (name == "stays") || stays != (gone == nil) {
+				t.Errorf("the static Pod stays: %t; its file: %v", stays, gone)
+			}
+		})
 	}
 }
 
