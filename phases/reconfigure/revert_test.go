@@ -81,6 +81,21 @@ func TestRevertKeepsEdits(t *testing.T) {
 	}
 }
 
+// TestRevertKeepsEditOnTrial: an edit that somebody has made before the change was confirmed isn't the change's.
+func TestRevertKeepsEditOnTrial(t *testing.T) {
+	s := live(t)
+	r := change(t, s)
+	r.Try, r.Wait = time.Minute, func(wait func() error) error {
+		s.Append(t, settings, "podPidsLimit: 77\n")
+		_, err := Answer(s.Env, trial.Confirmed, false)
+		phasetest.Fatal(t, err)
+		return wait()
+	}
+	phasetest.Fatal(t, step.Run(t.Context(), s.Env, r.Phases(), step.Options{}))
+	fact.Error(t, takeBack(t, s), fault.ChangedSince, settings)
+	fact.In(t, s.Get(t, settings), "podPidsLimit: 77", "maxPods: 55")
+}
+
 // TestRevertKeepsLaterCertificate: a certificate about to expire doesn't come back, but its names do.
 func TestRevertKeepsLaterCertificate(t *testing.T) {
 	const former = "old.example.org"

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"time"
@@ -98,14 +99,14 @@ func (r *Record) MarkCompleted(env *step.Env) error {
 	return r.Set(env, Completed)
 }
 
-// RecordHashes notes what the change has made of the files.
+// RecordHashes notes what the change has made of the files. What somebody else has written on trial is an edit, as it'd be later.
 func (r *Record) RecordHashes(env *step.Env) error {
 	for i := range r.Files {
 		data, err := host.ReadIfExists(env.Host, r.Files[i].Path)
 		if err != nil {
 			return err
 		}
-		r.Files[i].After = host.HashOf(data)
+		r.Files[i].After = cmp.Or(r.Files[i].Wanted, host.HashOf(data))
 	}
 	return nil
 }
