@@ -110,18 +110,18 @@ func rollBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record
 	return cleanUpInterrupted(ctx, env, byWatch)
 }
 
-// cleanUpInterrupted ends what a run that's gone has left: its turn, as soon as the API says whose it is, and the units.
+// cleanUpInterrupted ends what a run that's gone has left: its turn, as soon as the API says whose it is, and the units. While the API is
+// away, systemd runs the watch again.
 func cleanUpInterrupted(ctx context.Context, env *step.Env, byWatch bool) error {
-	var away error
 	if env.Config.ControlPlane {
-		if away = env.Cluster.Ready(ctx); away == nil {
-			away = releaseInterruptedLease(ctx, env)
+		if err := env.Cluster.Ready(ctx); err != nil {
+			return err
+		}
+		if err := releaseInterruptedLease(ctx, env); err != nil {
+			return err
 		}
 	}
-	if err := trial.RemoveUnits(ctx, env, byWatch); err != nil {
-		return err
-	}
-	return away
+	return trial.RemoveUnits(ctx, env, byWatch)
 }
 
 func causeOf(env *step.Env, record *trial.Record) string {

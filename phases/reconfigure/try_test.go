@@ -203,6 +203,27 @@ func TestBackWithoutAPI(t *testing.T) {
 	isBefore(t, s, were, had)
 }
 
+// TestTurnWithoutAPI: a killed run's turn ends once the API is back, because the unit that watches stays until then.
+func TestTurnWithoutAPI(t *testing.T) {
+	s := live(t)
+	_, err := node.AcquireLease(t.Context(), s.Env, node.ForConfiguration)
+	phasetest.Fatal(t, err)
+	begin(t, s, settings)
+	away := true
+	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away }}
+	for range 2 {
+		err := step.Run(t.Context(), s.Env, Watch(), step.Options{})
+		if err == nil || state(t, s) != trial.Reverted || len(guarded(t, s)) != 2 {
+			t.Errorf("%v; the change is %q, and %q watch it", err, state(t, s), guarded(t, s))
+		}
+	}
+	away = false
+	s.Play(t, Watch()...)
+	if s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+		t.Errorf("%q holds the Lease, and there are still %q", s.Holder(t), guarded(t, s))
+	}
+}
+
 // TestLateConfirmation: nobody can confirm a change once its time is over, even before it's put back.
 func TestLateConfirmation(t *testing.T) {
 	s, _, _ := killed(t, -time.Minute)
