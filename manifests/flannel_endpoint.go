@@ -19,16 +19,37 @@ const (
 
 // MoveFlannel leads a DaemonSet from Flannel from one host:port of the API to another, and reports whether it had the former.
 func MoveFlannel(d *appsv1.DaemonSet, from, to string) (moved bool) {
+	if at := FlannelEndpoint(d); at == "" || at != from {
+		return false
+	}
+	host, port := flannelServer(d)
+	host.Value, port.Value, _ = net.SplitHostPort(to)
+	return true
+}
+
+// FlannelEndpoint returns the host:port at which a DaemonSet from Flannel finds the API; empty if it doesn't say.
+func FlannelEndpoint(d *appsv1.DaemonSet) string {
+	host, port := flannelServer(d)
+	if host == nil || port == nil {
+		return ""
+	}
+	return net.JoinHostPort(host.Value, port.Value)
+}
+
+// flannelServer returns the variables with the API's host and port; nil for a missing one.
+func flannelServer(d *appsv1.DaemonSet) (host, port *corev1.EnvVar) {
 	list := d.Spec.Template.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == FlannelContainer })
 	if at < 0 {
-		return false
+		return nil, nil
 	}
-	host := slices.IndexFunc(list[at].Env, func(v corev1.EnvVar) bool { return v.Name == serviceHost })
-	port := slices.IndexFunc(list[at].Env, func(v corev1.EnvVar) bool { return v.Name == servicePort })
-	if host < 0 || port < 0 || net.JoinHostPort(list[at].Env[host].Value, list[at].Env[port].Value) != from {
-		return false
+	for i := range list[at].Env {
+		switch v := &list[at].Env[i]; v.Name {
+		case serviceHost:
+			host = v
+		case servicePort:
+			port = v
+		}
 	}
-	list[at].Env[host].Value, list[at].Env[port].Value, _ = net.SplitHostPort(to)
-	return true
+	return host, port
 }

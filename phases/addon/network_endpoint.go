@@ -16,7 +16,7 @@ import (
 // MoveFlannel leads flannel to the cluster's next endpoint, and changes nothing else: its image stays. A Pod network that others have
 // installed is theirs.
 func MoveFlannel(ctx context.Context, env *step.Env) error {
-	pods := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: manifests.FlannelNamespace, Name: manifests.FlannelDaemonSet}}
+	pods := flannelPods()
 	from, to, moved := env.Config.Upgrade.Before.Endpoint(), env.Config.Endpoint(), false
 	found, err := env.Cluster.Update(ctx, pods, func() (bool, error) {
 		moved = manifests.ByFlannel(pods) && manifests.MoveFlannel(pods, from, to)
@@ -33,4 +33,23 @@ func MoveFlannel(ctx context.Context, env *step.Env) error {
 		env.UI.Printf("Leaving flannel as it is: it does not lead to %s", from)
 	}
 	return nil
+}
+
+// ChangeFlannel changes the host:port at which flannel finds the API, if --network has installed it.
+func ChangeFlannel(ctx context.Context, env *step.Env, change func(endpoint string) string) error {
+	pods, moved := flannelPods(), false
+	_, err := env.Cluster.Update(ctx, pods, func() (bool, error) {
+		from := manifests.FlannelEndpoint(pods)
+		to := change(from)
+		moved = manifests.ByFlannel(pods) && to != from && manifests.MoveFlannel(pods, from, to)
+		return moved, nil
+	})
+	if err == nil && moved {
+		reportRollout(env, pods)
+	}
+	return err
+}
+
+func flannelPods() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: manifests.FlannelNamespace, Name: manifests.FlannelDaemonSet}}
 }

@@ -47,7 +47,7 @@ func (m *Move) Phases() []step.Phase {
 		{Name: "files", Summary: "Write the address to kubeconfig files and the kubelet's settings", Run: m.files},
 		{Name: "control-plane", Summary: "Restart the components at the address, and move etcd's member", Run: m.restart},
 		{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read the address", Run: m.restartKubelet},
-		{Name: "cluster", Summary: "Write the address to the cluster's ConfigMaps", Run: m.configMaps},
+		{Name: "cluster", Summary: "Write the address to the cluster's ConfigMaps and flannel's DaemonSet", Run: m.configMaps},
 		{Name: "endpoint", Summary: "Take the former address out of the Service kubernetes", Run: m.removeFormerEndpoints},
 		serving,
 		{Name: "finish", Summary: "End the move, and show where the former address is left", Run: m.finish},

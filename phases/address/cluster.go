@@ -16,7 +16,7 @@ import (
 )
 
 // configMaps writes the address wherever the cluster names this control plane: as the controlPlaneEndpoint, as a name in certificates,
-// as the server for nodes that join, and for kube-proxy.
+// as the server for nodes that join, for kube-proxy and for flannel.
 func (m *Move) configMaps(ctx context.Context, env *step.Env) error {
 	for _, cm := range []*corev1.ConfigMap{
 		node.ConfigMap(manifests.KubeadmConfigMap), node.ConfigMap(manifests.KubeletConfigMap),
@@ -34,7 +34,10 @@ func (m *Move) configMaps(ctx context.Context, env *step.Env) error {
 			env.UI.Printf("Wrote the address to ConfigMap %s/%s", cm.Namespace, cm.Name)
 		}
 	}
-	return addon.ChangeKubeProxy(ctx, env, m.change)
+	if err := addon.ChangeKubeProxy(ctx, env, m.change); err != nil {
+		return err
+	}
+	return addon.ChangeFlannel(ctx, env, m.ReplaceAddresses)
 }
 
 func (m *Move) change(data map[string]string) (changed bool) {
