@@ -20,7 +20,7 @@ import (
 )
 
 // certificates keep their keys. The API server and etcd read them again by themselves.
-func (m *Move) certificates(_ context.Context, env *step.Env) error {
+func (m *Move) certificates(env *step.Env) error {
 	rows, err := env.PKI().ForAddresses(m.From)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func kubeletFiles(env *step.Env) []string {
 
 const nodeIPFlag = "node-ip"
 
-// files writes all but the static Pods, which restart writes.
+// files writes kubeconfig files and the kubelet's settings.
 func (m *Move) files(_ context.Context, env *step.Env) error {
 	paths := kubeletFiles(env)
 	for _, row := range certs.Specs(env.Config) {

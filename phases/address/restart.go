@@ -13,9 +13,16 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// restart makes the components run at the address: etcd and the API server together, then the API's clients.
-func (m *Move) restart(ctx context.Context, env *step.Env) error {
+// controlPlane makes the components run at the address: etcd and the API server together, then the API's clients. Only in its turn does
+// a control plane write files for the address: the running API server and etcd read their new certificates at once, and from then on
+// nobody trusts them at the former address.
+func (m *Move) controlPlane(ctx context.Context, env *step.Env) error {
 	components, err := m.components(ctx, env)
+	if err == nil && len(components) == 0 { // none is at a former address
+		if err = m.write(ctx, env); err == nil {
+			components, err = m.components(ctx, env)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -30,8 +37,22 @@ func (m *Move) restart(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	err = m.swap(ctx, env, turn, components)
+	if err := node.CheckEtcdCanStop(ctx, env, components); err != nil {
+		return turn.Cancel(ctx, err)
+	}
+	turn.KeepOnFailure()
+	if err = m.write(ctx, env); err == nil {
+		err = m.restart(ctx, env, turn)
+	}
 	return turn.Release(ctx, env, fault.WithRemedy(err, finishRemedy))
+}
+
+// write changes all files but the static Pods, which restart writes.
+func (m *Move) write(ctx context.Context, env *step.Env) error {
+	if err := m.certificates(env); err != nil {
+		return err
+	}
+	return m.files(ctx, env)
 }
 
 // finishMember moves the member if an earlier run was interrupted before it could. It may be in a container from before, and the
@@ -44,7 +65,12 @@ func (m *Move) finishMember(ctx context.Context, env *step.Env) {
 	}
 }
 
-func (m *Move) swap(ctx context.Context, env *step.Env, turn node.Lease, components []node.Replacement) error {
+// restart restarts the components that have to read other files now.
+func (m *Move) restart(ctx context.Context, env *step.Env, turn node.Lease) error {
+	components, err := m.components(ctx, env)
+	if err != nil {
+		return err
+	}
 	for _, group := range node.SplitAPIClients(components) {
 		env.UI.Printf("Restarting %s at %s", node.NamesOf(group), m.To)
 		if _, err := node.ReplaceStaticPods(ctx, env, turn, group); err != nil {

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// needed is an etcd whose other member fails once this node has the turn.
+type needed struct {
+	*phasetest.FakeMembers
+	taken func() bool
+}
+
+func (n needed) Health(ctx context.Context) ([]etcd.Health, error) {
+	if n.taken() {
+		n.Down = map[string]error{"cp-2": errors.New("connection refused")}
+	}
+	return n.FakeMembers.Health(ctx)
+}
+
+// TestMoveWithoutTurn: a control plane that may not restart now keeps everything that its API server and etcd read, and runs on.
+func TestMoveWithoutTurn(t *testing.T) {
+	for name, holder := range map[string]string{"another has the Lease": "cp-2", "the others need its etcd": ""} {
+		t.Run(name, func(t *testing.T) {
+			s, members := single(t)
+			phasetest.Fatal(t, s.API.Ensure(t.Context(), cluster.NewNode("cp-2")))
+			members.List = append(members.List, etcd.Member{Name: "cp-2", PeerURL: "https://192.0.2.12:2380"})
+			s.Config.Timeouts.UpgradeManifests, s.Config.Timeouts.EtcdAPICall = time.Millisecond, time.Millisecond
+			if holder != "" {
+				s.Holds(t, holder, 0)
+			} else {
+				s.Etcd = needed{members, func() bool { return s.Holder(t) == "cp-1" }}
+			}
+			before := map[string]string{}
+			for _, path := range []string{serverCert, "/etc/kubernetes/pki/etcd/peer.crt", "/etc/kubernetes/scheduler.conf", flagsEnv, phasetest.APIServerManifest} {
+				before[path] = s.Get(t, path)
+			}
+			if err := run(t, s, toNext); err == nil {
+				t.Error("it has moved")
+			}
+			for path, text := range before {
+				if s.Get(t, path) != text {
+					t.Errorf("%s has changed", path)
+				}
+			}
+			if got := s.Holder(t); got != holder {
+				t.Errorf("the Lease is held by %q", got)
+			}
+		})
+	}
+}
