@@ -130,7 +130,7 @@ var mayImport = map[string][]string{
 		"internal/host", "internal/retry", "internal/thisnode",
 	},
 	"phases/address": {
-		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",
+		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",
 		"internal/kubeconfig", "internal/ownership", "internal/thisnode", "internal/ui",
 	},
 	"phases/upgrade": {

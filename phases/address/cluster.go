@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -18,20 +19,23 @@ import (
 // configMaps writes the address wherever the cluster names this control plane: as the controlPlaneEndpoint, as a name in certificates,
 // as the server for nodes that join, for kube-proxy and for flannel.
 func (m *Move) configMaps(ctx context.Context, env *step.Env) error {
-	for _, cm := range []*corev1.ConfigMap{
-		node.ConfigMap(manifests.KubeadmConfigMap), node.ConfigMap(manifests.KubeletConfigMap),
-		{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: manifests.ClusterInfoName}},
-	} {
+	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: manifests.ClusterInfoName}}
+	for _, c := range []struct {
+		*corev1.ConfigMap
+		key string // of a configuration, whose changes by operators other nodes need to know
+	}{{node.ConfigMap(manifests.KubeadmConfigMap), manifests.KubeadmConfigKey}, {node.ConfigMap(manifests.KubeletConfigMap), "kubelet"}, {info, ""}} {
 		changed := false
-		_, err := env.Cluster.Update(ctx, cm, func() (bool, error) {
-			changed = m.change(cm.Data)
-			return changed, nil
+		_, err := env.Cluster.Update(ctx, c.ConfigMap, func() (bool, error) {
+			if changed = m.change(c.Data); !changed || c.key == "" {
+				return changed, nil
+			}
+			return true, edits.NoteLastChange(ctx, env, c.ConfigMap, c.key)
 		})
 		if err != nil {
 			return err
 		}
 		if changed {
-			env.UI.Printf("Wrote the address to ConfigMap %s/%s", cm.Namespace, cm.Name)
+			env.UI.Printf("Wrote the address to ConfigMap %s/%s", c.Namespace, c.Name)
 		}
 	}
 	if err := addon.ChangeKubeProxy(ctx, env, m.change); err != nil {
