@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -37,6 +39,22 @@ func isOfService(env *step.Env, a netip.Addr) bool {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(subnet))
 		return err == nil && prefix.Contains(a)
 	})
+}
+
+// lacksAddress reports whether a certificate isn't for one of the Node's addresses, which the kubelet has reported. A cloud provider's
+// aren't for this host to judge.
+func lacksAddress(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) (bool, error) {
+	if hasCloudsAddresses(env) {
+		return false, nil
+	}
+	registered := cluster.NewNode(name)
+	if _, err := env.Cluster.Get(ctx, registered); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(registered.Status.Addresses, func(a corev1.NodeAddress) bool {
+		ip := net.ParseIP(a.Address)
+		return ip != nil && !slices.ContainsFunc(leaf.IPAddresses, ip.Equal)
+	}), nil
 }
 
 // asksForMore reports whether a request has a name or address that the certificate lacks.

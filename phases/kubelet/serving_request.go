@@ -7,12 +7,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -108,9 +106,13 @@ func movedServing(ctx context.Context, env *step.Env, name string, leaf *x509.Ce
 	if err != nil {
 		return err
 	}
+	isFormer, err := olderThanKubelet(ctx, env)
+	if err != nil {
+		return err
+	}
 	var former []string
 	for _, r := range pending {
-		if !asksForMore(&r, leaf) {
+		if isFormer(r) || !asksForMore(&r, leaf) {
 			former = append(former, r.Metadata.UID)
 		}
 	}
@@ -182,14 +184,29 @@ func restartAsking(ctx context.Context, env *step.Env, name string) (former []st
 	return former, node.RestartKubelet(ctx, env)
 }
 
-// renewServing approves the request for the next certificate, if the kubelet has made one: after 70 percent of the present one's time, at
-// the earliest, or when the host has another name or address.
+// olderThanKubelet recognizes requests of a former kubelet process, whose keys are lost. Without systemd, none is recognized.
+func olderThanKubelet(ctx context.Context, env *step.Env) (func(cluster.CertificateRequest) bool, error) {
+	unit, err := env.Host.Unit(ctx, node.KubeletUnit)
+	if errors.Is(err, host.ErrNoSystemd) {
+		err = nil
+	}
+	since := unit.ActiveSince.Truncate(time.Second) // as requests are
+	return func(r cluster.CertificateRequest) bool { return r.Metadata.CreationTimestamp.Time.Before(since) }, err
+}
+
+// renewServing approves the request for the next certificate, if the running kubelet has made one: after 70 percent of the present one's
+// time, at the earliest, or when the host has another name or address. After a restart, it may ask weeks later.
 func renewServing(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) error {
 	until := leaf.NotAfter.UTC().Format(time.DateOnly)
 	pending, err := env.Cluster.ServingRequests(ctx, name)
 	if err != nil {
 		return err
 	}
+	isFormer, err := olderThanKubelet(ctx, env)
+	if err != nil {
+		return err
+	}
+	pending = slices.DeleteFunc(slices.Clone(pending), isFormer)
 	due := leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 10 * 7)
 	if len(pending) == 0 || env.Host.Now().Before(due) && !asksForMore(&pending[len(pending)-1], leaf) {
 		env.UI.Printf("The kubelet has a serving certificate of the cluster, until %s", until)
@@ -275,20 +292,4 @@ func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
 		return leaf, nil
 	}
 	return nil, nil
-}
-
-// lacksAddress reports whether a certificate isn't for one of the Node's addresses, which the kubelet has reported. A cloud provider's
-// aren't for this host to judge.
-func lacksAddress(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) (bool, error) {
-	if hasCloudsAddresses(env) {
-		return false, nil
-	}
-	registered := cluster.NewNode(name)
-	if _, err := env.Cluster.Get(ctx, registered); err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(registered.Status.Addresses, func(a corev1.NodeAddress) bool {
-		ip := net.ParseIP(a.Address)
-		return ip != nil && !slices.ContainsFunc(leaf.IPAddresses, ip.Equal)
-	}), nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -68,7 +69,7 @@ func asking(t *testing.T, plane bool, change func(*x509.CertificateRequest, *clu
 	add := func() {
 		r, _ := request(t, change)
 		r.Metadata.Name = fmt.Sprintf("csr-%d", len(api.requests))
-		r.Metadata.UID = r.Metadata.Name
+		r.Metadata.UID, r.Metadata.CreationTimestamp = r.Metadata.Name, metav1.NewTime(s.Host.Now())
 		api.requests = append(api.requests, *r)
 	}
 	s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
