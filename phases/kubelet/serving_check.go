@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -35,10 +38,18 @@ func checkServing(env *step.Env, name string, r *cluster.CertificateRequest) err
 
 // isOfService reports whether an address is one of Services, which kube-proxy's mode ipvs gives to every host.
 func isOfService(env *step.Env, a netip.Addr) bool {
-	return slices.ContainsFunc(strings.Split(env.Config.Cluster.Networking.ServiceSubnet, ","), func(subnet string) bool {
+	return slices.ContainsFunc(strings.Split(serviceSubnets(env), ","), func(subnet string) bool {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(subnet))
 		return err == nil && prefix.Contains(a)
 	})
+}
+
+// serviceSubnets are those of this host's API server, if it has one: a node that moves doesn't know the cluster's configuration.
+func serviceSubnets(env *step.Env) (list string) {
+	if pod, found := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(manifests.APIServerName)); found {
+		list = manifests.FlagOf(pod, "service-cluster-ip-range")
+	}
+	return cmp.Or(list, env.Config.Cluster.Networking.ServiceSubnet)
 }
 
 // lacksAddress reports whether a certificate isn't for one of the Node's addresses, which the kubelet has reported. A cloud provider's

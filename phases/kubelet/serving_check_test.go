@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -51,6 +52,26 @@ func TestServingRequestOfFormerKubelet(t *testing.T) {
 			phasetest.Fatal(t, RenewServing(t.Context(), s.Env))
 			if slices.Equal(api.approved, []string{"csr-0"}) != test.approved {
 				t.Errorf("approved %q", api.approved)
+			}
+		})
+	}
+}
+
+// TestServiceSubnetOfNode: Services' addresses are those of this host's API server, whatever the configuration says.
+func TestServiceSubnetOfNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		address  string
+		approved bool
+	}{"a Service's": {"172.30.0.1", false}, "the host's": {"10.96.0.1", true}} {
+		t.Run(name, func(t *testing.T) {
+			s, api := asking(t, true, func(x *x509.CertificateRequest, _ *cluster.CertificateRequest) {
+				x.IPAddresses[0] = net.ParseIP(test.address)
+			})
+			s.FakeHost.Has.Addresses = []netip.Addr{netip.MustParseAddr(test.address)}
+			s.Put(t, s.Config.Paths.StaticPod(manifests.APIServerName), "spec: {containers: [{command: [kube-apiserver, --service-cluster-ip-range=172.30.0.0/16]}]}\n")
+			phasetest.Fatal(t, ensureServing(t.Context(), s.Env))
+			if (len(api.approved) == 1) != test.approved {
+				t.Errorf("approved %q, said %s", api.approved, s.Said.String())
 			}
 		})
 	}
