@@ -24,8 +24,8 @@ func newNode(g *cli.Globals) *cobra.Command {
 			"If not, Slipway restores the node's previous files.\n\n" +
 			"--diff shows how this node differs from the cluster's configuration, and changes nothing.\n\n" +
 			"With --advertise-address, --node-ip or --endpoint, it instead moves this node to another address, or points it at another API\n" +
-			"endpoint. That works without the API. After an interruption, the same command finishes the move; to undo a move, run it with\n" +
-			"the old address.",
+			"endpoint. That works without the API, and isn't on trial. After an interruption, the same command finishes the move; to undo a\n" +
+			"move, run it with the old address.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if moves.given() {
@@ -40,6 +40,10 @@ func newNode(g *cli.Globals) *cobra.Command {
 	}
 	config.Bind(cmd.Flags(), "reconfigure node", o)
 	moves.bind(cmd.Flags())
+	for _, move := range []string{"advertise-address", "node-ip", "endpoint"} {
+		cmd.MarkFlagsMutuallyExclusive(move, "try")
+		cmd.MarkFlagsMutuallyExclusive(move, "patches")
+	}
 	env.Reporting(g, cmd)
 	return cmd
 }
