@@ -72,7 +72,7 @@ func (a *addressFlags) server() (string, error) {
 	}
 	host, port, err := net.SplitHostPort(a.endpoint)
 	if err != nil {
-		host, port = a.endpoint, strconv.Itoa(config.DefaultBindPort)
+		host, port = strings.Trim(a.endpoint, "[]"), strconv.Itoa(config.DefaultBindPort)
 	}
 	if host == "" || port == "" {
 		return "", errors.Errorf("--endpoint: %q is not a host with a port, such as api.example.org:6443", a.endpoint)
