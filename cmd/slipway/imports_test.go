@@ -131,7 +131,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/address": {
 		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",
-		"internal/kubeconfig", "internal/ownership", "internal/thisnode", "internal/ui",
+		"internal/kubeconfig", "internal/lazyregexp", "internal/ownership", "internal/thisnode", "internal/ui",
 	},
 	"phases/upgrade": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests",

@@ -249,41 +249,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestText: an address is a word.
-func TestText(t *testing.T) {
-	v4 := &Move{From: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, To: netip.MustParseAddr("10.0.0.12")}
-	v6 := &Move{From: []netip.Addr{netip.MustParseAddr("fd00::1")}, To: netip.MustParseAddr("fd00::1:2")}
-	for _, test := range []struct {
-		m          *Move
-		text, want string
-	}{
-		{v4, "--a=10.0.0.1", "--a=10.0.0.12"},
-		{v4, "https://10.0.0.1:2380,b=https://10.0.0.1:2379", "https://10.0.0.12:2380,b=https://10.0.0.12:2379"},
-		{v4, "10.0.0.1 10.0.0.1.", "10.0.0.12 10.0.0.12."},
-		{v4, "10.0.0.12 110.0.0.1 10.0.0.1.example 10.0.0.10.0.0.1 ip-10.0.0.1", "10.0.0.12 110.0.0.1 10.0.0.1.example 10.0.0.10.0.0.1 ip-10.0.0.1"},
-		{v6, "https://[fd00::1]:2380 fd00::1", "https://[fd00::1:2]:2380 fd00::1:2"},
-		{v6, "[fd00::1:2] [fd00::11] [1:fd00::1]", "[fd00::1:2] [fd00::11] [1:fd00::1]"},
-	} {
-		if got := test.m.ReplaceAddresses(test.text); got != test.want {
-			t.Errorf("%q became %q, not %q", test.text, got, test.want)
-		}
-	}
-}
-
-func TestWithFlag(t *testing.T) {
-	for line, want := range map[string]string{
-		`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --v=2"`: `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.9 --v=2"`,
-		`KUBELET_KUBEADM_ARGS="--node_ip=192.0.2.1"`:       `KUBELET_KUBEADM_ARGS="--node_ip=192.0.2.9"`,
-		`KUBELET_KUBEADM_ARGS="--v=2"`:                     `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.9 --v=2"`,
-		`KUBELET_KUBEADM_ARGS=""`:                          `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.9"`,
-		`KUBELET_KUBEADM_ARGS="--v=2 --node-ip=192.0.2.1"`: `KUBELET_KUBEADM_ARGS="--v=2 --node-ip=192.0.2.9"`,
-	} {
-		if got := withFlag(line, "node-ip", "192.0.2.9"); got != want {
-			t.Errorf("%s became %s", line, got)
-		}
-	}
-}
-
 // TestWorker: a worker finds the API elsewhere, if it answers there.
 func TestWorker(t *testing.T) {
 	for name, answers := range map[string]bool{"answers": true, "silent": false} {

@@ -11,8 +11,10 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -85,7 +87,7 @@ func (m *Move) file(env *step.Env, path, text string) (string, error) {
 	text = m.ReplaceAddresses(text)
 	switch {
 	case path == env.Config.Paths.KubeletFlags() && m.NodeIP != "":
-		return withFlag(text, nodeIPFlag, m.NodeIP), nil
+		return withNodeIP(text, m.NodeIP)
 	case m.Server == "" || !slices.Contains(sharedFiles(env), path):
 		return text, nil
 	}
@@ -112,22 +114,31 @@ func sharedFiles(env *step.Env) (files []string) {
 	return files
 }
 
-// withFlag sets a flag in a line KUBELET_KUBEADM_ARGS="--name=value --other".
-func withFlag(line, name, value string) string {
-	flag := "--" + name + "="
-	if at := strings.Index(strings.ReplaceAll(line, "_", "-"), flag); at >= 0 {
-		end := at + len(flag)
-		rest := strings.TrimLeftFunc(line[end:], func(r rune) bool { return !strings.ContainsRune(" \"'\n", r) })
-		return line[:end] + value + rest
+var (
+	// nodeIPs finds the flag in both forms that the kubelet takes.
+	nodeIPs = lazyregexp.New(`(--node[-_]ip)(?:=|[ \t]+[^-\s"'\\])[^\s"'\\]*`)
+	// flagsBegin ends where the flags begin in kubeadm-flags.env, with quotes or without.
+	flagsBegin = lazyregexp.New(`(?m)^[ \t]*KUBELET_KUBEADM_ARGS=["']?`)
+)
+
+// withNodeIP sets the flag in the text of kubeadm-flags.env. It fails if the kubelet wouldn't get the value from there.
+func withNodeIP(text, value string) (string, error) {
+	is := func(f thisnode.KubeletFlag) bool { return f.Name == nodeIPFlag }
+	if slices.ContainsFunc(thisnode.KubeadmFlags([]byte(text)), is) {
+		text = nodeIPs().ReplaceAllString(text, "${1}="+value)
+	} else if at := flagsBegin().FindStringIndex(text); at != nil {
+		flag, rest := "--"+nodeIPFlag+"="+value, text[at[1]:]
+		if rest != "" && !strings.ContainsAny(rest[:1], "\"'\n") {
+			flag += " "
+		}
+		text = text[:at[1]] + flag + rest
 	}
-	before, after, found := strings.Cut(line, `"`)
-	if !found {
-		return line
+	set := slices.DeleteFunc(thisnode.KubeadmFlags([]byte(text)), func(f thisnode.KubeletFlag) bool { return !is(f) })
+	if len(set) == 0 || set[len(set)-1].Value != value {
+		return "", fault.New("--node-ip="+value+" cannot be added to the kubelet's flags here",
+			`write it there, as in KUBELET_KUBEADM_ARGS="--node-ip=`+value+`", then run the same command again`)
 	}
-	if after != "" && after[0] != '"' {
-		value += " "
-	}
-	return before + `"` + flag + value + after
+	return text, nil
 }
 
 // restartKubelet restarts a kubelet that a swap of its components hasn't restarted.

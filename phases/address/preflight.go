@@ -96,10 +96,26 @@ func (m *Move) checkNodeIP(env *step.Env) []fault.Finding {
 				"%s is not an address of this host", address)}
 		}
 	}
+	if m.NodeIP == "" {
+		return nil
+	}
+	overridden := false
 	for _, flag := range thisnode.AdministratorsFlags(env.Host) {
-		if flag.Name == nodeIPFlag && m.NodeIP != "" && m.ReplaceAddresses(flag.Value) != m.NodeIP {
+		if flag.Name != nodeIPFlag {
+			continue
+		}
+		if m.ReplaceAddresses(flag.Value) != m.NodeIP {
 			return []fault.Finding{fault.NewFinding("", fault.Error, "change it there, or remove it", "%s has --node-ip=%s, which the kubelet prefers", flag.From, flag.Value)}
 		}
+		overridden = true
+	}
+	path := env.Config.Paths.KubeletFlags()
+	text, err := host.ReadIfExists(env.Host, path)
+	if err == nil && (text != nil || !overridden) {
+		_, err = withNodeIP(string(text), m.NodeIP)
+	}
+	if err != nil {
+		return []fault.Finding{fault.Of(errors.WithMessage(err, path))}
 	}
 	return nil
 }
