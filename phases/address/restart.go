@@ -121,6 +121,13 @@ func (m *Move) moveMember(ctx context.Context, env *step.Env) error {
 	if len(former) == 0 {
 		return nil // its members have a network of their own
 	}
+	if members, err := env.Etcd.Members(ctx); err == nil { // the address may have another form there
+		for _, member := range members {
+			if member.PeerURL != own.PeerURL && m.ReplaceAddresses(member.PeerURL) == own.PeerURL {
+				former = append(former, member.PeerURL)
+			}
+		}
+	}
 	moved, err := env.Etcd.Move(ctx, former, own.PeerURL)
 	if moved {
 		env.UI.Printf("etcd's member %s is at %s now", own.Name, own.PeerURL)

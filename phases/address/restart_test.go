@@ -5,6 +5,8 @@ package address
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -57,5 +60,18 @@ func TestMoveWithoutTurn(t *testing.T) {
 				t.Errorf("the Lease is held by %q", got)
 			}
 		})
+	}
+}
+
+// TestMoveMember: the member's former address may have another form than Go's.
+func TestMoveMember(t *testing.T) {
+	s, members := single(t)
+	path := s.Config.Paths.StaticPod(manifests.EtcdName)
+	s.Put(t, path, strings.ReplaceAll(s.Get(t, path), former, "[fd00::2]"))
+	members.List[0].PeerURL = "https://[FD00:0::1]:2380"
+	m := &Move{From: []netip.Addr{netip.MustParseAddr("fd00::1")}, To: netip.MustParseAddr("fd00::2")}
+	phasetest.Fatal(t, m.moveMember(t.Context(), s.Env))
+	if at := members.List[0].PeerURL; at != "https://[fd00::2]:2380" {
+		t.Errorf("etcd's member is at %s", at)
 	}
 }

@@ -6,6 +6,8 @@ package address
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // ReplaceAddresses returns a text with the new address in place of the former ones.
@@ -21,11 +23,10 @@ func (m *Move) Mentions(text string) bool { return m.ReplaceAddresses(text) != t
 
 // replace leaves anything longer alone that only contains the address: 10.0.0.1 isn't in 10.0.0.12, 110.0.0.1 or 10.0.0.1.example.
 func replace(text string, from, to netip.Addr) string {
-	old, end := from.String(), 0
 	var b strings.Builder
-	for {
-		at := strings.Index(text[end:], old)
-		if at < 0 {
+	for end := 0; ; {
+		at, old := find(text[end:], from)
+		if old == "" {
 			return b.String() + text[end:]
 		}
 		at += end
@@ -37,6 +38,27 @@ func replace(text string, from, to netip.Addr) string {
 			b.WriteString(to.String())
 		}
 	}
+}
+
+// colonWords finds words that may be IPv6 addresses.
+var colonWords = lazyregexp.New(`[0-9a-fA-F]*:[0-9a-fA-F:]+`)
+
+// find returns the next place of an address in a text, and the form that it has there: fd00::1 may be FD00:0::1. Without it, old is empty.
+func find(text string, address netip.Addr) (at int, old string) {
+	if address.Is4() {
+		old = address.String()
+		if at = strings.Index(text, old); at < 0 {
+			return 0, ""
+		}
+		return at, old
+	}
+	for _, word := range colonWords().FindAllStringIndex(text, -1) {
+		old = text[word[0]:word[1]]
+		if a, err := netip.ParseAddr(old); err == nil && a == address {
+			return word[0], old
+		}
+	}
+	return 0, ""
 }
 
 // isPartOfWord reports whether the text right after or before an address is a part of the same word. A dot after it may end a
