@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	"github.com/slipway-k8s/slipway/test/tier"
@@ -209,6 +210,11 @@ func TestRefusals(t *testing.T) {
 		if err == nil || len(w.planes[0].loaded) > 0 {
 			t.Errorf("it went on: %v", err)
 		}
+	})
+	t.Run("an API server without an address", func(t *testing.T) {
+		w := newWorld(t, "cp-1", "cp-2")
+		w.planes[1].address = ""
+		fact.Error(t, w.planes[0].run(Enable), "cp-2", manifests.AdvertiseAnnotation)
 	})
 	t.Run("another sa.key", func(t *testing.T) {
 		w := newWorld(t, "cp-1", "cp-2")

@@ -128,7 +128,8 @@ func addresses(ctx context.Context, env *step.Env) (list []server, err error) {
 	list = []server{{env.Config.Name, env.Config.LocalEndpoint()}}
 	known, _ := planes.Pods(pods)
 	for _, pod := range known {
-		if s := (server{pod.Spec.NodeName, pod.Annotations[manifests.AdvertiseAnnotation]}); s.node != env.Config.Name {
+		s := server{pod.Spec.NodeName, pod.Annotations[manifests.AdvertiseAnnotation]}
+		if s.node != env.Config.Name && s.address != "" { // without an address, this host's own API server would answer
 			list = append(list, s)
 		}
 	}
@@ -148,7 +149,7 @@ func unseen(ctx context.Context, env *step.Env, planes cluster.ControlPlanes, li
 	}
 	for name := range planes {
 		if !has(name) {
-			missing = append(missing, "control plane "+name+" has no Pod of an API server")
+			missing = append(missing, "control plane "+name+" has no Pod of an API server with the annotation "+manifests.AdvertiseAnnotation)
 		}
 	}
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault}}
