@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/bbolt"
@@ -27,12 +28,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// RevisionBump is how many revisions a restore skips. Clients remember the revision of the data they've read: if a client asked
+// RevisionBump is how many revisions a restore skips at least. Clients remember the revision of the data they've read: if a client asked
 // for changes since a revision in the future of the restored database, it would wait for that revision, and miss everything
 // before it. So the restored revision has to be higher than any ever given out, and all up to it count as compacted: watches from
 // earlier revisions fail, and clients such as informers list again. A billion is etcd's recommendation, enough for a week of 1500
 // writes per second since the snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump. A revision has
-// 63 bits, so this can be done nine billion times.
+// 63 bits, so this can be done nine billion times. Restore also goes by the time, because the snapshot may be older than the revisions
+// of an earlier restore.
 const RevisionBump = 1_000_000_000
 
 // storedMember is a member in the format of etcd's database, raft's log, and its answers to peers.
@@ -60,13 +62,15 @@ const firstIndex, firstTerm = 1, 1
 // running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
 // Keys, leases, users and alarms come from the snapshot; alarms become the new member's. The new revision is RevisionBump above the
-// newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new
-// revision are compacted.
+// newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0. It's at least the present
+// time in microseconds, and etcd can't write a million times a second. So even if the same or an older snapshot is restored again, and
+// nobody knows the last revision, no revision is given out twice, as long as clocks are right and RevisionBump microseconds (17
+// minutes) pass between two restores. All revisions up to the new revision are compacted.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
-func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
+func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64, now time.Time) (Data, error) {
 	ids, m := newMember(name, peerURL)
 	err := restoreDatabase(dir, func(f *os.File) error { return copySnapshot(f, snapshot) },
-		func(tx *bbolt.Tx) error { return rewrite(tx, m, atLeast) })
+		func(tx *bbolt.Tx) error { return rewrite(tx, m, max(atLeast, now.UnixMicro()-RevisionBump)) })
 	if err == nil {
 		err = restoreLog(dir, ids, m)
 	}

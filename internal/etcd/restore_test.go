@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-func restored(t *testing.T, data []byte, dir string, atLeast int64) (Data, error) {
+func restored(t *testing.T, data []byte, dir string, atLeast int64, now time.Time) (Data, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "snapshot.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -30,7 +31,7 @@ func restored(t *testing.T, data []byte, dir string, atLeast int64) (Data, error
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return Restore(f, dir, "cp-1", peer("cp-1"), atLeast)
+	return Restore(f, dir, "cp-1", peer("cp-1"), atLeast, now)
 }
 
 // TestRestore: the new member is the only one, has its own log, and its revisions are higher than all before. test/etcdutl
@@ -38,9 +39,22 @@ func restored(t *testing.T, data []byte, dir string, atLeast int64) (Data, error
 func TestRestore(t *testing.T) {
 	const last = 6 // of the snapshot
 	seen := map[uint64]bool{}
-	for atLeast, want := range map[int64]int64{0: last + RevisionBump, 5: last + RevisionBump, 5_000_000_000: 5_000_000_000 + RevisionBump} {
-		dir := t.TempDir()
-		ids, err := restored(t, read(t, real36), dir, atLeast)
+	date := time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		atLeast int64
+		now     time.Time
+		want    int64
+	}{
+		{0, time.Time{}, last + RevisionBump},
+		{5, time.Time{}, last + RevisionBump},
+		{5_000_000_000, time.Time{}, 5_000_000_000 + RevisionBump},
+		{5_000_000_000, date, date.UnixMicro()},
+		{0, date, date.UnixMicro()},
+		{0, date.Add(time.Second), date.UnixMicro() + 1_000_000}, // the same snapshot again
+		{date.UnixMicro() + 100, date, date.UnixMicro() + 100 + RevisionBump},
+	} {
+		want, dir := c.want, t.TempDir()
+		ids, err := restored(t, read(t, real36), dir, c.atLeast, c.now)
 		if err != nil || ids.Member == 0 || ids.Cluster == 0 || seen[ids.Member] || seen[ids.Cluster] {
 			t.Fatalf("%+v, %v", ids, err)
 		}
@@ -90,7 +104,7 @@ func TestRestoreAlarms(t *testing.T) {
 		return errors.Join(err, bucket.Put(former(7, pb.AlarmType_NOSPACE), nil), bucket.Put(former(8, pb.AlarmType_NOSPACE), nil), bucket.Put(former(8, pb.AlarmType_CORRUPT), nil))
 	})
 	dir := t.TempDir()
-	ids, err := restored(t, data, dir, 0)
+	ids, err := restored(t, data, dir, 0, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +125,7 @@ func TestRestoreAlarms(t *testing.T) {
 // TestRestoreIsPrivate: the data holds all the cluster's secrets.
 func TestRestoreIsPrivate(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := restored(t, read(t, real37), dir, 0); err != nil {
+	if _, err := restored(t, read(t, real37), dir, 0, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -133,7 +147,7 @@ func TestRestoreIsPrivate(t *testing.T) {
 func TestRestoreAfterCompaction(t *testing.T) {
 	dir := t.TempDir()
 	data := edited(t, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(finishedCompactKey, revisionKey(700)) })
-	if _, err := restored(t, data, dir, 0); err != nil {
+	if _, err := restored(t, data, dir, 0, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	db, err := bbolt.Open(filepath.Join(dir, "snap", "db"), 0o600, &bbolt.Options{ReadOnly: true})
@@ -172,7 +186,7 @@ func TestRestoreFails(t *testing.T) {
 		"a log that exists": {whole, withLog(t), "already exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := restored(t, test.data, test.dir, 0)
+			_, err := restored(t, test.data, test.dir, 0, time.Time{})
 			fact.Error(t, err, "restore", "snapshot /", test.says)
 		})
 	}

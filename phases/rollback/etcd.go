@@ -170,7 +170,7 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 			return err
 		}
 		defer f.Close()
-		made, err := etcd.Restore(f, dir, o.Own.Name, o.Own.PeerURL, o.Revision)
+		made, err := etcd.Restore(f, dir, o.Own.Name, o.Own.PeerURL, o.Revision, env.Host.Now())
 		r.Progress.Cluster = node.EtcdClusterText(made)
 		return err
 	})

@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/binary"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -50,6 +52,9 @@ func TestBareHost(t *testing.T) {
 	if diff := cmp.Diff(made, fixture.Entries(t, s.Root+"/var/lib/etcd/member")); diff != "" {
 		t.Errorf("(-want +made):\n%s", diff)
 	}
+	if got := newestRevision(t, s.Root+"/var/lib/etcd/member/snap/db"); got != noon.UnixMicro() {
+		t.Errorf("at revision %d, not at the present time", got)
+	}
 	if err := NoneInterrupted(s.Env); err == nil {
 		t.Error("an init without the snapshot isn't refused")
 	}
@@ -74,6 +79,20 @@ func TestBareHost(t *testing.T) {
 	if _, err := s.Host.Lstat(node.EtcdJournalPath(s.Config.Paths)); err == nil {
 		t.Error("the journal is left")
 	}
+}
+
+// newestRevision returns the revision of the last record in an etcd's database.
+func newestRevision(t *testing.T, path string) (revision int64) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	phasetest.Fatal(t, err)
+	defer db.Close()
+	phasetest.Fatal(t, db.View(func(tx *bbolt.Tx) error {
+		last, _ := tx.Bucket([]byte("key")).Cursor().Last()
+		revision = int64(binary.BigEndian.Uint64(last))
+		return nil
+	}))
+	return revision
 }
 
 // TestBareHostForeignData: an etcd that has started on its own since an interruption isn't the restored one.

@@ -111,7 +111,7 @@ func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) (
 		return etcd.Data{}, err
 	}
 	defer snapshot.Close()
-	return etcd.Restore(snapshot, dir, name, peerURL, atLeast)
+	return etcd.Restore(snapshot, dir, name, peerURL, atLeast, env.Host.Now())
 }
 
 var errAnother = errors.New("it no longer holds the snapshot that this command read when it began")

@@ -74,19 +74,20 @@ func restoresEtcd(t *testing.T, pki, from, to string) {
 	// The flags of a node that once joined others.
 	after.start("--initial-cluster=cp-9=https://127.0.0.1:1,restored="+after.peerURL, "--initial-cluster-state=existing")
 	after.holds(want)
-	if got := after.revision(); got < latest+etcd.RevisionBump {
-		t.Errorf("at revision %d after the restore, %d before", got, latest)
+	first := after.revision()
+	if first < latest+etcd.RevisionBump {
+		t.Errorf("at revision %d after the restore, %d before", first, latest)
 	}
 	now := after.members()
 	if len(now) != 1 || now[0].ID != ids.Member || now[0].Cluster != ids.Cluster || now[0].Cluster == members[0].Cluster || now[0].ID == members[0].ID {
 		t.Errorf("members %+v, before %+v", now, members)
 	}
-	for _, revision := range []int64{1, atSnapshot, latest, latest + 1, latest + etcd.RevisionBump - 1} {
+	for _, revision := range []int64{1, atSnapshot, latest, latest + 1, latest + etcd.RevisionBump, first - 1} {
 		after.hasCompacted(revision)
 	}
 	after.put("later", "2")
 	want["later"] = "2"
-	after.watchesOnlyNew(latest + etcd.RevisionBump)
+	after.watchesOnlyNew(first)
 	after.grows(t, pki, to, want)
 	after.stop()
 	after.start()
@@ -127,7 +128,7 @@ func (e *etcdProcess) restores(path string, latest int64) (ids etcd.Data) {
 			return err
 		}
 		defer f.Close()
-		ids, err = etcd.Restore(f, dir, e.name, e.peerURL, latest)
+		ids, err = etcd.Restore(f, dir, e.name, e.peerURL, latest, time.Now())
 		return err
 	})
 	if err != nil {
