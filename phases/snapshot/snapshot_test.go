@@ -327,6 +327,23 @@ func TestTurnSuffices(t *testing.T) {
 	}
 }
 
+// TestUnitEnds: if an upload hangs, the timer's service ends before its next run, and nobody's turn is too late for it.
+func TestUnitEnds(t *testing.T) {
+	const members, firings = 7, 6 * time.Hour
+	unit := fixture.Get(t, fixture.Path("packaging/systemd"), "slipway-etcd-snapshot.service")
+	_, limit, _ := strings.Cut(unit, "\nTimeoutStartSec=")
+	limit, _, _ = strings.Cut(limit, "\n")
+	ends, err := time.ParseDuration(limit)
+	phasetest.Fatal(t, err)
+	latest := time.Duration(0)
+	for at := noon; at.Before(noon.Add(firings)); at = at.Add(time.Minute) {
+		latest = max(latest, snapshots.UntilTurn(at, 0, members))
+	}
+	if ends >= firings || ends < latest+2*time.Hour {
+		t.Errorf("it ends after %s, and a turn may begin after %s", ends, latest)
+	}
+}
+
 // saved takes a snapshot every six hours until noon.
 func saved(t *testing.T, s *phasetest.Stage, count int) (paths []string) {
 	t.Helper()
