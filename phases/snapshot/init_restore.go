@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -115,6 +116,8 @@ func (b *BareHost) AddTo(workflow []step.Phase) []step.Phase {
 		case "etcd":
 			all = append(all, fill.Needing(append(slices.Clone(p.Needs), "certs/apiserver-etcd-client")...))
 			p.Needs = append(slices.Clone(p.Needs), dataPhase)
+		case "wait-control-plane":
+			p.Children = b.endingIfFull(p.Children)
 		case last:
 			all = append(all, step.Phase{Name: "settle", Summary: "Wait until kubelets and controllers work with the restored state", Run: b.settle, Needs: p.Needs})
 			p.Needs = append(slices.Clone(p.Needs), "settle")
@@ -124,6 +127,20 @@ func (b *BareHost) AddTo(workflow []step.Phase) []step.Phase {
 		}
 	}
 	return append(all, step.Phase{Name: "restored", Summary: "Record that the restore is complete", Run: b.finish, Needs: []string{last}})
+}
+
+// endingIfFull makes the wait for the control plane end with its cause if etcd is full: all later phases write to the API.
+func (b *BareHost) endingIfFull(phases []step.Phase) []step.Phase {
+	phases = slices.Clone(phases)
+	for i, p := range phases {
+		if p.Name == "health" {
+			phases[i].Run = func(ctx context.Context, env *step.Env) error {
+				err := p.Run(ctx, env)
+				return cmp.Or(b.acceptsWrites(ctx, env), err)
+			}
+		}
+	}
+	return phases
 }
 
 // restoreFiles writes the files that all control planes of the cluster share, unless they're here already. The cluster's own CA and

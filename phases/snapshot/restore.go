@@ -192,7 +192,7 @@ func (r *Restore) Summary() string {
 		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")
 	}
 	if slices.Contains(r.record.Alarms, "NOSPACE") {
-		text += "\nThe snapshot was taken while etcd was full (alarm NOSPACE): the restored etcd accepts no writes until you run `slipway etcd defrag`"
+		text += "\nThe snapshot was taken while etcd was full (alarm NOSPACE): once etcd runs with it, run `slipway etcd defrag`, and then this command again"
 	}
 	for _, doubt := range slices.Concat(r.doubts, r.unsure) {
 		text += "\nNOT CHECKED: " + doubt

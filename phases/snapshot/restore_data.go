@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -55,7 +57,7 @@ func (r *Restore) replaceWithLease(ctx context.Context, env *step.Env, mine node
 		return err
 	}
 	if err := r.start(ctx, env, mine); err != nil {
-		return err
+		return cmp.Or(r.acceptsWrites(ctx, env), err)
 	}
 	return node.CheckServedCluster(ctx, env, r.journal.Cluster)
 }
@@ -79,6 +81,19 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 	r.replacement.OldData = cmp.Or(r.replacement.OldData, r.replacement.OldDataPath("restore", env.Host.Now()))
 	r.journal.OldData = r.replacement.OldData
 	return r.journal.Write(env)
+}
+
+// acceptsWrites fails if etcd is full with the restored data: the API server may not even start, and no kubelet or controller can
+// report. If etcd doesn't answer, that's the caller's to find out. A plan restores nothing, so it has no cluster.
+func (r *Restore) acceptsWrites(ctx context.Context, env *step.Env) error {
+	if r.journal.Cluster == "" {
+		return nil
+	}
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if err != nil || !etcd.HasAlarm(all, "NOSPACE") {
+		return nil //nolint:nilerr // see above
+	}
+	return fault.New("etcd is full with the restored data (alarm NOSPACE), so it accepts no writes", "run `slipway etcd defrag`, and then this command again")
 }
 
 // start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Lease.Release

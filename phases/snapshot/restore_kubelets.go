@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,14 @@ type kubelets struct {
 	waiting []string // names of Nodes
 	// unreached are Nodes that the API server doesn't reach, so nobody knows.
 	unreached []string
+}
+
+// warnUnreached names the Nodes of unreached kubelets.
+func (k *kubelets) warnUnreached(env *step.Env) {
+	if len(k.unreached) > 0 {
+		env.UI.Warn("whether these nodes' kubelets work with the restored Pods is not known, because the API server does not reach them: "+strings.Join(k.unreached, ", "),
+			"look at their Pods in a minute; `systemctl restart kubelet` there makes a kubelet list them again")
+	}
 }
 
 // behindError says that a kubelet doesn't work with the restored Pods yet.

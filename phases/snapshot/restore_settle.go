@@ -35,6 +35,9 @@ const kubeletTimeout = time.Minute
 // settle waits until the kubelets and controllers that run work with the restored state, so that EndpointSlices lead to Pods that
 // are there. The state has Nodes as they were: their kubelets show whether they're still there.
 func (r *Restore) settle(ctx context.Context, env *step.Env) error {
+	if err := r.acceptsWrites(ctx, env); err != nil {
+		return err
+	}
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {
 		return err
@@ -65,10 +68,7 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if len(works.unreached) > 0 {
-		env.UI.Warn("whether these nodes' kubelets work with the restored Pods is not known, because the API server does not reach them: "+strings.Join(works.unreached, ", "),
-			"look at their Pods in a minute; `systemctl restart kubelet` there makes a kubelet list them again")
-	}
+	works.warnUnreached(env)
 	r.nameNodes(env, nodes, silent)
 	return nil
 }

@@ -22,7 +22,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
 // restoredAPI is the API of a restored cluster. Leases are renewed whenever somebody looks, except those of stopped holders.
@@ -168,6 +172,54 @@ func TestSettleElections(t *testing.T) {
 			err := (&Restore{}).settle(t.Context(), s.Env)
 			fact.Error(t, err, map[bool][]string{true: {usual}}[c.fails]...)
 		})
+	}
+}
+
+// fullAgain is a restore of a snapshot from a full etcd, once etcd has the data.
+func fullAgain(t *testing.T) (*phasetest.Stage, *members, *Restore) {
+	t.Helper()
+	s, m, path := alone(t)
+	m.health[0].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
+	r := &Restore{Source: Source{File: path}}
+	r.journal.Cluster = "abc"
+	return s, m, r
+}
+
+// TestSettleOfFullEtcd: nothing can report in a full etcd, so a restore ends at once, and finishes once there's room. A plan has
+// restored nothing, so the alarm is that of the present data.
+func TestSettleOfFullEtcd(t *testing.T) {
+	s, m, r := fullAgain(t)
+	s.Cluster = &restoredAPI{nodes: []string{"cp-1"}}
+	err := r.settle(t.Context(), s.Env)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	fact.In(t, fixture.Told(err), "NOSPACE", "`slipway etcd defrag`")
+	m.health[0].Status.Alarms = nil
+	phasetest.Fatal(t, r.settle(t.Context(), s.Env))
+
+	s, _, r = fullAgain(t)
+	s.Cluster, r.journal.Cluster = &restoredAPI{nodes: []string{"cp-1"}}, ""
+	phasetest.Fatal(t, r.settle(t.Context(), s.Env))
+}
+
+// TestBareHostFull: an API server may not start with a full etcd, and the later phases of init write to the API.
+func TestBareHostFull(t *testing.T) {
+	for name, waited := range map[string]error{"the API server runs": nil, "it does not start": errors.New("not healthy")} {
+		s, m, r := fullAgain(t)
+		b := &BareHost{Restore: *r}
+		workflow := []step.Phase{{Name: "wait-control-plane", Children: []step.Phase{{Name: "api-server"},
+			{Name: "health", Run: func(context.Context, *step.Env) error { return waited }}}}}
+		health := b.AddTo(workflow)[0].Children[1].Run
+		err := health(t.Context(), s.Env)
+		if err == nil {
+			t.Fatalf("%s: no error", name)
+		}
+		fact.In(t, fixture.Told(err), "NOSPACE", "`slipway etcd defrag`")
+		m.health[0].Status.Alarms = nil
+		if err := health(t.Context(), s.Env); !errors.Is(err, waited) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
