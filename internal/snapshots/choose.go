@@ -17,12 +17,36 @@ const inaccuracy = time.Hour
 // Ahead reports whether a snapshot was taken in the future: the host's clock was ahead.
 func (s Snapshot) Ahead(now time.Time) bool { return s.Taken.After(now.Add(inaccuracy)) }
 
-// Owner is the Node that snapshots are of. Clusters may have Nodes of the same name. ClusterUID is empty if it's not known.
-type Owner struct{ Node, ClusterUID string }
+// Owner is the Node that snapshots are of. Clusters may have Nodes of the same name. ClusterUID is empty if it's not known. CA lists
+// the cluster's CAs, as in Record.Authorities; without any, snapshots of unknown clusters count as the owner's.
+type Owner struct {
+	Node, ClusterUID string
+	CA               []string
+}
 
-// has reports whether a snapshot is the owner's. Many records don't say of which cluster they are.
+// clusterCA is the name of the cluster's CA in Record.Authorities.
+const clusterCA = "ca"
+
+// has reports whether a snapshot is the owner's. Many records don't have their cluster's UID; then the CA decides.
 func (o Owner) has(s Snapshot) bool {
-	return s.Node == o.Node && (s.ClusterUID == o.ClusterUID || s.ClusterUID == "" || o.ClusterUID == "")
+	switch {
+	case s.Node != o.Node:
+		return false
+	case s.ClusterUID != "" && o.ClusterUID != "":
+		return s.ClusterUID == o.ClusterUID
+	}
+	return len(o.CA) == 0 || slices.ContainsFunc(s.Authorities[clusterCA], func(pin string) bool { return slices.Contains(o.CA, pin) })
+}
+
+// Undecided returns the snapshots that may be the owner's, or those of another cluster's Node of the same name: a UID isn't known, and
+// the CA isn't known, or was replaced since.
+func Undecided(list []Snapshot, owner Owner) (undecided []Snapshot) {
+	for _, s := range list {
+		if s.Node == owner.Node && (s.ClusterUID == "" || owner.ClusterUID == "") && !owner.has(s) {
+			undecided = append(undecided, s)
+		}
+	}
+	return undecided
 }
 
 // OwnOf splits an owner's snapshots into past ones, and ones dated to the future by a clock that was ahead. list has the newest last.

@@ -95,6 +95,35 @@ func TestSurplusAhead(t *testing.T) {
 	}
 }
 
+// TestOwner: clusters may have Nodes of the same name. Their UIDs tell them apart, or else their CAs.
+func TestOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner          Owner
+		uid            string // in the record
+		ca             []string
+		own, undecided bool
+	}{
+		"the same UID, another CA":       {Owner{"cp-1", "a", []string{"1"}}, "a", []string{"2"}, true, false},
+		"another UID, the same CA":       {Owner{"cp-1", "a", []string{"1"}}, "b", []string{"1"}, false, false},
+		"no UID in the record":           {Owner{"cp-1", "a", []string{"1"}}, "", []string{"1"}, true, false},
+		"no UID in the record, its CA":   {Owner{"cp-1", "a", []string{"1"}}, "", []string{"2"}, false, true},
+		"neither in the record":          {Owner{"cp-1", "a", []string{"1"}}, "", nil, false, true},
+		"no API":                         {Owner{"cp-1", "", []string{"1"}}, "a", []string{"1"}, true, false},
+		"no API, another CA":             {Owner{"cp-1", "", []string{"1"}}, "a", []string{"2"}, false, true},
+		"while the CA is replaced":       {Owner{"cp-1", "", []string{"1", "2"}}, "", []string{"2", "3"}, true, false},
+		"another Node":                   {Owner{"cp-2", "", []string{"1"}}, "", []string{"1"}, false, false},
+		"nobody knows this host's CA":    {Owner{"cp-1", "", nil}, "a", nil, true, false},
+		"only the UID is known, another": {Owner{"cp-1", "b", nil}, "a", nil, false, false},
+	} {
+		list := every(time.Hour, 1)
+		list[0].ClusterUID, list[0].Authorities = c.uid, map[string][]string{"ca": c.ca, "etcd-ca": {"1"}}
+		own, _ := OwnOf(list, c.owner, noon)
+		if undecided := Undecided(list, c.owner); len(own) == 1 != c.own || len(undecided) == 1 != c.undecided {
+			t.Errorf("%s: %d are own, %d undecided", name, len(own), len(undecided))
+		}
+	}
+}
+
 // TestTurns: at most one member may begin at any time, with half a turn left for it, and the others wait until they may.
 func TestTurns(t *testing.T) {
 	for members := 1; members <= 7; members++ {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -32,7 +33,11 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 		env.UI.Warn("these snapshots stay, because they have no record: "+strings.Join(unrecorded, ", "),
 			"remove them yourself once you do not need them")
 	}
-	owner, known := ownerHere(ctx, env, list)
+	owner, known, err := ownerHere(ctx, env, list)
+	if err != nil {
+		return err
+	}
+	warnUndecided(env, snapshots.Undecided(list, owner))
 	if !known {
 		env.UI.Warn("no snapshot was removed, because "+dir+" has those of several clusters, and the API does not say which of them is this one", "run this again once the API answers")
 		return nil
@@ -54,27 +59,59 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 	return nil
 }
 
-// ownerHere is this Node in this cluster. While the API doesn't say which cluster it is, that's known only if its snapshots are of one.
-func ownerHere(ctx context.Context, env *step.Env, list []snapshots.Snapshot) (owner snapshots.Owner, known bool) {
+// ownerHere is this Node in this cluster. Clusters may have the same CA, so while the API doesn't say which cluster it is, that's known
+// only if the snapshots under this CA are of one.
+func ownerHere(ctx context.Context, env *step.Env, list []snapshots.Snapshot) (owner snapshots.Owner, known bool, err error) {
 	owner = snapshots.Owner{Node: env.Config.Name, ClusterUID: clusterUID(ctx, env)}
+	owner.CA, err = OwnCA(env)
+	if err == nil && len(owner.CA) == 0 {
+		err = fault.New(fmt.Sprintf("%s has no --%s, so it is not known which snapshots are this cluster's", env.Config.Paths.StaticPod(manifests.APIServerName), authorities[0].flag),
+			"remove old snapshots yourself")
+	}
 	clusters := map[string]bool{}
-	for _, s := range list {
-		if s.Node == owner.Node && s.ClusterUID != "" {
+	own, _ := snapshots.OwnOf(list, owner, env.Host.Now())
+	for _, s := range own {
+		if s.ClusterUID != "" {
 			clusters[s.ClusterUID] = true
 		}
 	}
-	return owner, owner.ClusterUID != "" || len(clusters) <= 1
+	return owner, owner.ClusterUID != "" || len(clusters) <= 1, err
+}
+
+// OwnCA returns the hashes of the public keys of this host's cluster CA, as records have them: of several while it's being replaced.
+func OwnCA(env *step.Env) ([]string, error) {
+	path := env.Config.Paths.StaticPod(manifests.APIServerName)
+	manifest, err := env.Host.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := manifests.DecodePod(manifest)
+	if err != nil {
+		return nil, errors.WithMessage(err, path)
+	}
+	return pinsIn(env, pod, authorities[0].flag)
+}
+
+func pathsOf(list []snapshots.Snapshot) string {
+	var paths []string
+	for _, s := range list {
+		paths = append(paths, s.Path)
+	}
+	return strings.Join(paths, ", ")
+}
+
+// warnUndecided names snapshots that nobody knows the cluster of.
+func warnUndecided(env *step.Env, undecided []snapshots.Snapshot) {
+	if len(undecided) > 0 {
+		env.UI.Warn("these snapshots stay, because it is not known whether they are of this cluster, or of another with a host of the same name: "+pathsOf(undecided),
+			"while the API does not answer, run this again later; otherwise remove them yourself if they are this cluster's")
+	}
 }
 
 // warnAhead names snapshots whose age nobody knows.
 func warnAhead(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) {
-	_, ahead := snapshots.OwnOf(list, owner, env.Host.Now())
-	var paths []string
-	for _, s := range ahead {
-		paths = append(paths, s.Path)
-	}
-	if len(paths) > 0 {
-		env.UI.Warn("by their records, these snapshots are from the future, so this host's clock was ahead; they stay: "+strings.Join(paths, ", "),
+	if _, ahead := snapshots.OwnOf(list, owner, env.Host.Now()); len(ahead) > 0 {
+		env.UI.Warn("by their records, these snapshots are from the future, so this host's clock was ahead; they stay: "+pathsOf(ahead),
 			"remove them and their records once you have newer ones")
 	}
 }

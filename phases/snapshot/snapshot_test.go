@@ -405,6 +405,34 @@ func TestPruneOfClone(t *testing.T) {
 	}
 }
 
+// TestPruneOfAnother: while the API is down, another cluster's snapshots don't pass for this one's, nor does one of an unknown cluster.
+func TestPruneOfAnother(t *testing.T) {
+	s, _ := plane(t, "")
+	paths := saved(t, s, 6)
+	for i, path := range paths {
+		changeRecord(t, s, path, func(r *snapshots.Record) {
+			switch r.ClusterUID = ""; i {
+			case 0, 1:
+				r.ClusterUID, r.Authorities[certs.CA] = "another", []string{"sha256:0"}
+			case 2:
+				delete(r.Authorities, certs.CA)
+			}
+		})
+	}
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1}))
+	var stay []string
+	for _, i := range []int{0, 1, 2, 5} {
+		stay = append(stay, filepath.Base(paths[i]), filepath.Base(paths[i])+".json")
+	}
+	if diff := cmp.Diff(stay, fixture.Entries(t, s.Root+dir)); diff != "" {
+		t.Errorf("(-want +stay):\n%s", diff)
+	}
+	fact.In(t, s.Said.String(), paths[2])
+
+	s.Remove(t, "/etc/kubernetes/pki/ca.crt")
+	fact.Error(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1}), "/etc/kubernetes/pki/ca.crt")
+}
+
 // TestPruneVerifies: a schedule notices a damaged newest snapshot even while nothing is surplus. One of the future isn't the newest.
 func TestPruneVerifies(t *testing.T) {
 	s, _ := plane(t, "")

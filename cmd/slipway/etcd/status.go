@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/snapshot"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -147,7 +148,8 @@ func (s *status) addLast(e *step.Env, dir string) {
 	if err != nil {
 		e.UI.Warnf("cannot see the last snapshot: %v", err)
 	}
-	if last, found := snapshots.Newest(list, snapshots.Owner{Node: e.Config.Name}, e.Host.Now()); found {
+	ca, _ := snapshot.OwnCA(e) // without it, another cluster's host of the same name counts, too
+	if last, found := snapshots.Newest(list, snapshots.Owner{Node: e.Config.Name, CA: ca}, e.Host.Now()); found {
 		s.LastSnapshot = &last
 	}
 }
