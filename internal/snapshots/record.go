@@ -161,9 +161,23 @@ func decode(name string, data []byte) (r Record, err error) {
 	return r, nil
 }
 
-// List returns the snapshots in a directory that have a record, the oldest first, and the paths of the others. A missing directory
-// is empty.
-func List(h host.FileReader, dir string) (list []Snapshot, unrecorded []string, err error) {
+// Unrecorded is a snapshot without a record that this version reads. Err wraps fs.ErrNotExist if there's no record at all.
+type Unrecorded struct {
+	Path string
+	Err  error
+}
+
+// String names the snapshot, and says what is wrong with its record.
+func (u Unrecorded) String() string {
+	if errors.Is(u.Err, fs.ErrNotExist) {
+		return u.Path + " (no record)"
+	}
+	return fmt.Sprintf("%s (no readable record: %v)", u.Path, u.Err)
+}
+
+// List returns the snapshots in a directory that have a record, the oldest first, and the others. Hosts may share a directory, so
+// nobody's broken record hides the rest. A missing directory is empty.
+func List(h host.FileReader, dir string) (list []Snapshot, unrecorded []Unrecorded, err error) {
 	entries, err := h.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -176,14 +190,10 @@ func List(h host.FileReader, dir string) (list []Snapshot, unrecorded []string, 
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		record, err := Read(h, path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			unrecorded = append(unrecorded, path)
-		case err != nil:
-			return nil, nil, err
-		default:
+		if record, err := Read(h, path); err == nil {
 			list = append(list, Snapshot{path, record})
+		} else {
+			unrecorded = append(unrecorded, Unrecorded{path, err})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Snapshot) int { return cmp.Or(a.Taken.Compare(b.Taken), cmp.Compare(a.Path, b.Path)) })

@@ -176,14 +176,19 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff(want, list); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	fact.List(t, unrecorded, filepath.Join(Dir, "others.db"))
+	if len(unrecorded) != 1 || unrecorded[0].Path != filepath.Join(Dir, "others.db") || !errors.Is(unrecorded[0].Err, fs.ErrNotExist) {
+		t.Errorf("without a record: %v", unrecorded)
+	}
 
 	for _, bad := range []string{"{", "{}", `{"apiVersion": "v1", "kind": "Snapshot"}`, fmt.Sprintf(`{"apiVersion": %q}`, APIVersion)} {
 		put("z.db.json", bad)
-		_, _, err := List(h, Dir)
-		fact.Error(t, err, "z.db.json")
-		if errors.Is(err, fs.ErrNotExist) {
+		list, unrecorded, err := List(h, Dir)
+		if err != nil || len(list) != 1 || len(unrecorded) != 2 || unrecorded[1].Path != filepath.Join(Dir, "z.db") {
+			t.Fatalf("a record %q: %v, %v, %v", bad, list, unrecorded, err)
+		}
+		if err := unrecorded[1].Err; errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a record %q counts as missing", bad)
 		}
+		fact.In(t, unrecorded[1].String(), "z.db.json")
 	}
 }

@@ -29,9 +29,8 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 	if err != nil {
 		return err
 	}
-	if len(unrecorded) > 0 {
-		env.UI.Warn("these snapshots stay, because they have no record: "+strings.Join(unrecorded, ", "),
-			"remove them yourself once you do not need them")
+	for _, u := range unrecorded {
+		env.UI.Warn(fmt.Sprintf("%v stays", u), "remove it yourself once you do not need it")
 	}
 	owner, known, err := ownerHere(ctx, env, list)
 	if err != nil {

@@ -360,21 +360,22 @@ func TestPrune(t *testing.T) {
 	s, _ := plane(t, "")
 	paths := saved(t, s, 7)
 	s.Put(t, dir+"/others.db", "database")
+	s.Put(t, dir+"/others.db.json", "{")
 	acting, planned := s.Host, &phasetest.Record{}
 	s.Host = plan.NewOverlay(acting, planned.OnHost)
 	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
 	s.Host = acting
-	if titles := planned.Titles(); len(titles) != 8 || len(fixture.Entries(t, s.Root+dir)) != 15 {
+	if titles := planned.Titles(); len(titles) != 8 || len(fixture.Entries(t, s.Root+dir)) != 16 {
 		t.Errorf("planned: %q", titles)
 	}
 	fact.In(t, strings.Join(planned.Titles(), "\n"), paths[0], snapshots.RecordPath(paths[0]), paths[3])
 	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
-	fact.In(t, s.Said.String(), dir+"/others.db")
+	fact.In(t, s.Said.String(), dir+"/others.db.json")
 	var want []string
 	for _, path := range paths[4:] {
 		want = append(want, filepath.Base(path), filepath.Base(path)+".json")
 	}
-	if diff := cmp.Diff(append(want, "others.db"), fixture.Entries(t, s.Root+dir)); diff != "" {
+	if diff := cmp.Diff(append(want, "others.db", "others.db.json"), fixture.Entries(t, s.Root+dir)); diff != "" {
 		t.Errorf("(-want +stay):\n%s", diff)
 	}
 	if err := Prune(t.Context(), s.Env, dir, snapshots.Policy{}); err == nil {

@@ -46,8 +46,8 @@ func newList(g *cli.Globals) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for _, path := range unrecorded {
-					e.UI.Warnf("%s has no record", path)
+				for _, u := range unrecorded {
+					e.UI.Warnf("%v is not listed", u)
 				}
 				l := &snapshotList{TypeMeta: metav1.TypeMeta{APIVersion: snapshots.APIVersion, Kind: snapshots.Kind + "List"}, Items: append([]snapshots.Snapshot{}, list...)}
 				return out.Print(g, l, l.table)
@@ -133,5 +133,8 @@ func named(e *step.Env, dir string, files []string) (paths []string, err error) 
 	if err == nil && len(paths)+len(unrecorded) == 0 {
 		err = fault.New("there are no snapshots in "+dir, "`slipway etcd snapshot save` takes one; --dir names another directory")
 	}
-	return append(paths, unrecorded...), err
+	for _, u := range unrecorded {
+		paths = append(paths, u.Path)
+	}
+	return paths, err
 }

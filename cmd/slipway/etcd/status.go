@@ -6,7 +6,9 @@ package etcd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -144,9 +146,14 @@ func memberOf(all []etcd.Health, h etcd.Health, own string) member {
 
 // addLast adds this host's last snapshot. A directory that can't be read says nothing about etcd.
 func (s *status) addLast(e *step.Env, dir string) {
-	list, _, err := snapshots.List(e.Host, dir)
+	list, unrecorded, err := snapshots.List(e.Host, dir)
 	if err != nil {
 		e.UI.Warnf("cannot see the last snapshot: %v", err)
+	}
+	for _, u := range unrecorded {
+		if !errors.Is(u.Err, fs.ErrNotExist) {
+			e.UI.Warnf("%v does not count", u)
+		}
 	}
 	ca, _ := snapshot.OwnCA(e) // without it, another cluster's host of the same name counts, too
 	if last, found := snapshots.Newest(list, snapshots.Owner{Node: e.Config.Name, CA: ca}, e.Host.Now()); found {
