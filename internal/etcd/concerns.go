@@ -197,6 +197,9 @@ func Lag(all []Health, m Health) uint64 {
 	return committed - m.Status.Applied
 }
 
+// FarBehind reports whether a member is so far behind that an operator has to act.
+func FarBehind(all []Health, m Health) bool { return Lag(all, m) > farBehind }
+
 // NearsQuota reports whether the database has so much of its quota that an operator has to act, as far as the member says.
 func (s Status) NearsQuota() bool { return s.Quota > 0 && s.Size*100 >= s.Quota*nearQuota }
 

@@ -244,14 +244,14 @@ func awaitTurn(ctx context.Context, env *step.Env) error {
 }
 
 // chooseSource picks the member to save: a healthy follower if possible, since the leader has more to do, and among those this
-// host's. With mustWork, it's an error if no member is healthy.
+// host's. A follower far behind comes after the leader. With mustWork, it's an error if no member is healthy.
 func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Health, error) {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {
 		return etcd.Health{}, err
 	}
 	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	best := slices.MinFunc(all, func(a, b etcd.Health) int { return sourceRank(a, own) - sourceRank(b, own) })
+	best := slices.MinFunc(all, func(a, b etcd.Health) int { return sourceRank(all, a, own) - sourceRank(all, b, own) })
 	const remedy = "`slipway diagnose` on the control planes says what is wrong"
 	switch {
 	case !best.Answers || best.Learner:
@@ -262,13 +262,15 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 		env.UI.Warn(fmt.Sprintf("member %s is not healthy (%v): its snapshot may lack what other members have", best.Label(), best.Err), remedy)
 	case corrupt(best):
 		env.UI.Warn("etcd has raised the alarm CORRUPT: its members' data differ, and this snapshot has the data of "+best.Label(), remedy)
+	case etcd.FarBehind(all, best):
+		env.UI.Warn(fmt.Sprintf("member %s is %d entries behind: its snapshot lacks the newest changes", best.Label(), etcd.Lag(all, best)), remedy)
 	}
 	return best, nil
 }
 
 // sourceRank orders members as sources of a snapshot; 0 is the best.
-func sourceRank(h etcd.Health, own manifests.LocalMember) (count int) {
-	for i, bad := range []bool{h.PeerURL != own.PeerURL, h.Leads(), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
+func sourceRank(all []etcd.Health, h etcd.Health, own manifests.LocalMember) (count int) {
+	for i, bad := range []bool{h.PeerURL != own.PeerURL, h.Leads(), etcd.FarBehind(all, h), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
 		if bad {
 			count += 1 << i
 		}

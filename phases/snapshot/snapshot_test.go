@@ -204,13 +204,17 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestSource: the leader is saved only if no other voter is healthy, and an unhealthy member only if none is.
+// TestSource: the leader is saved only if no other voter is healthy and up to date, and an unhealthy member only if none is.
 func TestSource(t *testing.T) {
 	down := func(h etcd.Health) etcd.Health { h.Answers, h.Err = false, errors.New("connection refused"); return h }
 	leaderless := func(h etcd.Health) etcd.Health { h.Err = errors.New("no leader"); return h }
 	learner := func(h etcd.Health) etcd.Health { h.Learner = true; return h }
 	corrupted := func(h etcd.Health) etcd.Health {
 		h.Status.Alarms = []etcd.Alarm{{Member: h.ID, Kind: "CORRUPT"}}
+		return h
+	}
+	at := func(h etcd.Health, applied uint64) etcd.Health {
+		h.Status.Committed, h.Status.Applied = 90_000, applied
 		return h
 	}
 	for name, c := range map[string]struct {
@@ -224,6 +228,9 @@ func TestSource(t *testing.T) {
 		"this host's has no leader": {[]etcd.Health{leaderless(member(1, 0)), member(2, 2), member(3, 2)}, "cp-3", "cp-3"},
 		"this host's is a learner":  {[]etcd.Health{learner(member(1, 2)), member(2, 2)}, "cp-2", "cp-2"},
 		"this host's is corrupt":    {[]etcd.Health{corrupted(member(1, 2)), member(2, 2)}, "cp-2", "cp-2"},
+		"this host's lags":          {[]etcd.Health{at(member(1, 2), 80_000), at(member(2, 2), 90_000), at(member(3, 2), 85_001)}, "cp-3", "cp-3"},
+		"all followers lag":         {[]etcd.Health{at(member(1, 2), 80_000), at(member(2, 2), 90_000), at(member(3, 2), 84_999)}, "cp-2", "cp-2"},
+		"all lag":                   {[]etcd.Health{at(member(1, 2), 80_000), at(member(2, 2), 80_000)}, "cp-1", "cp-1"},
 		"a lone survivor":           {[]etcd.Health{leaderless(member(1, 0)), down(member(2, 0)), down(member(3, 0))}, "cp-1", ""},
 		"nobody answers":            {[]etcd.Health{down(member(1, 0)), down(member(2, 0))}, "", ""},
 		"only a learner answers":    {[]etcd.Health{learner(member(1, 0)), down(member(2, 0))}, "", ""},
@@ -240,6 +247,21 @@ func TestSource(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSourceLags: a snapshot of a member that's far behind is better than none, and says so.
+func TestSourceLags(t *testing.T) {
+	s, m := plane(t, "")
+	m.health = []etcd.Health{member(1, 1)}
+	for applied, warned := range map[uint64]bool{85_000: false, 80_000: true} {
+		s.Said.Reset()
+		m.health[0].Status.Committed, m.health[0].Status.Applied = 90_000, applied
+		_, err := chooseSource(t.Context(), s.Env, true)
+		phasetest.Fatal(t, err)
+		if strings.Contains(s.Said.String(), "10000 entries") != warned {
+			t.Errorf("applied %d: %s", applied, s.Said.String())
+		}
 	}
 }
 
