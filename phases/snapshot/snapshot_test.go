@@ -338,6 +338,38 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
+// booting is an etcd that doesn't answer at first.
+type booting struct {
+	*members
+	refuses int
+}
+
+func (b *booting) Health(ctx context.Context) ([]etcd.Health, error) {
+	switch b.refuses--; {
+	case b.refuses > 1:
+		return nil, errors.New("connection refused")
+	case b.refuses > 0:
+		starting := member(1, 0)
+		starting.Err = errors.New("no leader")
+		return []etcd.Health{starting}, nil
+	}
+	return b.members.Health(ctx)
+}
+
+// TestInTurnAtBoot: a timer that was due while the host was off fires before etcd runs. It waits, but not for ever.
+func TestInTurnAtBoot(t *testing.T) {
+	for refuses, facts := range map[int][]string{5: nil, 1_000_000: {"connection refused"}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, m := plane(t, "")
+			m.health = m.health[:1]
+			s.Etcd = &booting{members: m, refuses: refuses}
+			_, err := Save(t.Context(), s.Env, Options{Dir: dir, InTurn: true})
+			fact.Error(t, err, facts...)
+			fact.In(t, s.Said.String(), "connection refused")
+		})
+	}
+}
+
 // TestTurnSuffices: a member that begins as late as it may has saved 8 GiB before the next one may begin.
 func TestTurnSuffices(t *testing.T) {
 	last := noon
