@@ -12,8 +12,9 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// saveTimeout is how long a save may take: an older draft isn't in use any more. etcd recommends databases of 8 GiB at most.
-const saveTimeout = time.Hour
+// draftIdle is how long a draft may go unwritten: a save reads it back, at most, or has it open while it writes another. Its name has
+// only the time when the save began: it may take hours to a slow disk, or the clock may be set meanwhile.
+const draftIdle = time.Hour
 
 // draftOf returns a snapshot's path while it's being written: hidden, and different in each run.
 func draftOf(path string) string {
@@ -29,10 +30,15 @@ func sweep(env *step.Env, dir string) error {
 	for _, e := range entries {
 		name, found := draftIn(e.Name())
 		taken, own := snapshots.TakenIn(name, env.Config.Name)
-		if !found || !own || env.Host.Now().Sub(taken) < saveTimeout {
+		if !found || !own {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
+		if used, err := inUse(env, path, taken); err != nil {
+			return err
+		} else if used {
+			continue
+		}
 		env.UI.Printf("Removing %s, left behind by a save that did not finish", path)
 		if whole, err := host.Exists(env.Host, filepath.Join(dir, name)); err != nil {
 			return err
@@ -46,6 +52,19 @@ func sweep(env *step.Env, dir string) error {
 		}
 	}
 	return nil
+}
+
+// inUse reports whether a save may still need its draft.
+func inUse(env *step.Env, path string, begun time.Time) (bool, error) {
+	now := env.Host.Now()
+	if now.Sub(begun) < draftIdle {
+		return true, nil
+	}
+	info, err := env.Host.Lstat(path)
+	if err != nil {
+		return true, host.IgnoreMissing(err) // by now, it has the snapshot's name
+	}
+	return now.Sub(info.ModTime()) < draftIdle, nil
 }
 
 // draftIn returns the name of the snapshot that a directory entry is a draft of. While a draft is being written, it has a draft's

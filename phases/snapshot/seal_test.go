@@ -227,7 +227,9 @@ func TestSweep(t *testing.T) {
 		"." + taken + ".db.slipway-ABCDEFGH", "..etcd-cp-1-20261126T060000Z.db.slipway-ABCDEFGH.slipway-22222222",
 		"." + taken + ".tar.age.slipway-ABCDEFGH", taken + ".tar.age.json", "." + taken + ".db.json.slipway-ABCDEFGH",
 	}
+	const written = ".etcd-cp-1-20261127T030000Z.tar.age.slipway-ABCDEFGH" // for hours, to a slow disk
 	others := []string{
+		written,
 		".etcd-cp-1-20261127T113000Z.db.slipway-ABCDEFGH", // may still be being written
 		".etcd-cp-2-20261127T060000Z.db.slipway-ABCDEFGH", ".etcd-cp-1-copy.db.slipway-ABCDEFGH", ".etcd-cp-1-20261127T060000Z.db",
 		"etcd-cp-1-20261125T060000Z.db.json", "etcd-cp-1-20261124T060000Z.db",
@@ -245,7 +247,9 @@ func TestSweep(t *testing.T) {
 			s, _ := plane(t, "")
 			for _, file := range append(leftovers, others...) {
 				s.Put(t, dir+"/"+file, "half")
+				phasetest.Fatal(t, os.Chtimes(s.Root+dir+"/"+file, time.Time{}, noon.Add(-6*time.Hour)))
 			}
+			phasetest.Fatal(t, os.Chtimes(s.Root+dir+"/"+written, time.Time{}, noon.Add(-time.Minute)))
 			phasetest.Fatal(t, run(s))
 			want := slices.Sorted(slices.Values(others))
 			if diff := cmp.Diff(want, fixture.Entries(t, s.Root+dir)); diff != "" {
