@@ -11,13 +11,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/dial"
 	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
@@ -33,13 +33,9 @@ type Peer struct {
 // expired, or this host's clock may be wrong.
 func (p Peer) Alive() bool { return p.Err == nil || errors.As(p.Err, new(AcceptedError)) }
 
-// Silent reports whether nobody answers at the URL: no packet comes back, or the kernel says that no host has the address. Other
-// failures, such as a refused connection or an unknown name, say nothing about the member.
-func (p Peer) Silent() bool {
-	var network net.Error
-	return !p.Alive() && (errors.As(p.Err, &network) && network.Timeout() ||
-		errors.Is(p.Err, context.DeadlineExceeded) || errors.Is(p.Err, unix.EHOSTUNREACH) || errors.Is(p.Err, unix.EHOSTDOWN))
-}
+// Silent reports whether nobody answers at the URL: no packet comes back, or no host has the address. Other failures, such as a refused
+// connection, a firewall's rejection or an unknown name, say nothing about the member.
+func (p Peer) Silent() bool { return !p.Alive() && errors.As(p.Err, new(dial.SilentError)) }
 
 // AcceptedError is an error after the other side has accepted the connection.
 type AcceptedError struct{ Err error }
@@ -73,20 +69,17 @@ func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
-	var accepted atomic.Bool
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		accepted.Store(accepted.Load() || err == nil)
-		return conn, err
+	conn, err := dial.TCP(ctx, request.URL.Host)
+	if err != nil {
+		return nil, errors.WithMessage(err, strings.TrimPrefix(url, scheme))
 	}
-	transport := &http.Transport{TLSClientConfig: trust, DialContext: dial, DisableKeepAlives: true} // and no proxy
+	defer conn.Close()
+	accepted := func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	transport := &http.Transport{TLSClientConfig: trust, DialContext: accepted, DisableKeepAlives: true} // and no proxy
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(request)
-	if err != nil && accepted.Load() {
-		err = AcceptedError{err}
-	}
 	if err != nil {
-		return nil, errors.Wrap(err, strings.TrimPrefix(url, scheme))
+		return nil, AcceptedError{errors.Wrap(err, strings.TrimPrefix(url, scheme))}
 	}
 	defer answer.Body.Close()
 	return readPeer(answer), nil

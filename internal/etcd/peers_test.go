@@ -24,6 +24,7 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/dial"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
@@ -94,12 +95,11 @@ func TestSilentPeers(t *testing.T) {
 		alive, silent bool
 	}{
 		{nil, true, false},
-		{pkgerrors.Wrap(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EHOSTUNREACH)}, "192.0.2.1:2380"), false, true},
-		{pkgerrors.Wrap(context.DeadlineExceeded, "192.0.2.1:2380"), false, true},
-		{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, false, true},
-		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}, false, false},
-		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ENETUNREACH)}, false, false},
+		{pkgerrors.Wrap(dial.SilentError{Err: unix.EHOSTUNREACH}, "192.0.2.1:2380"), false, true},
+		{pkgerrors.Wrap(unix.EHOSTUNREACH, "192.0.2.1:2380"), false, false}, // maybe a firewall
+		{dial.RefusedError{Err: unix.EHOSTUNREACH}, false, false},
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, false, false},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, false, false}, // only the name's server is silent
 		{pkgerrors.Wrap(AcceptedError{context.DeadlineExceeded}, "192.0.2.1:2380"), true, false},
 		{ErrNotAsked, false, false},
 	} {

@@ -37,8 +37,9 @@ type Remote interface {
 	Date(ctx context.Context, p Probe) (time.Time, error)
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
-	// Answers reports whether a machine has this address: it accepts a TCP connection to the port, or refuses it. false means that
-	// it was silent until ctx ended, or that its network has nobody at the address. If no packet could be sent, there's an error.
+	// Answers reports whether a machine has this address: it accepts a TCP connection to the port, or refuses it, or its firewall
+	// does. false means that it was silent until ctx ended, or that its network has nobody at the address. If no packet could be
+	// sent, or a firewall on the way rejects them, there's an error.
 	Answers(ctx context.Context, at netip.AddrPort) (bool, error)
 	// RunProgram runs a program of the operator's that takes a file elsewhere. The first of the words names it; no shell reads
 	// them. It gets this process's environment, and only ctx bounds it. The error has the last line of its output.

@@ -66,6 +66,9 @@ func TestRefuses(t *testing.T) {
 		"expired certificates":   {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-2", "cp-3") }, Options{}, []string{"3 ", "cp-2", "cp-3", "expired", "`slipway reset --force`", "--abandon=cp-2,cp-3;"}},
 		"an expired one of five": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-3") }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
 		"a host refuses":         {3, refusing, Options{}, []string{"cp-2", "refused", "--abandon=cp-2", "entry 8"}},
+		"a firewall rejects": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.fails["cp-2"], q.fails["cp-3"] = &net.OpError{Op: "dial", Err: unix.EHOSTUNREACH}, &net.OpError{Op: "dial", Err: unix.EHOSTUNREACH}
+		}, Options{}, []string{"cp-2", "cp-3", "no route", "--abandon=cp-2,cp-3"}},
 		"two hosts refuse": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
 			t.Helper()
 			refusing(t, s, q)

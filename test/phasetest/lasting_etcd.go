@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/dial"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -133,7 +134,7 @@ func (m lastingMembers) Peers(_ context.Context, urls []string) []etcd.Peer { re
 // Silent answers for peers that don't run.
 func Silent(urls []string) (all []etcd.Peer) {
 	for _, url := range urls {
-		all = append(all, etcd.Peer{URL: url, Err: context.DeadlineExceeded})
+		all = append(all, etcd.Peer{URL: url, Err: dial.SilentError{Err: context.DeadlineExceeded}})
 	}
 	return all
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/dial"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -67,19 +67,17 @@ func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error
 	return addrs, err
 }
 
-// Answers counts an unreachable host as silent: that's the kernel's word if nobody answers for the address in its network.
 func (h *Host) Answers(ctx context.Context, at netip.AddrPort) (bool, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.String())
-	var timeout net.Error
+	conn, err := dial.TCP(ctx, at.String())
 	switch {
 	case err == nil:
 		return true, conn.Close()
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
+	case errors.As(err, new(dial.RefusedError)):
 		return true, nil
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EHOSTDOWN):
+	case errors.As(err, new(dial.SilentError)):
 		return false, nil
 	}
-	return false, errors.WithStack(err)
+	return false, err
 }
 
 // get sends one request. Its errors name the method and the URL.
