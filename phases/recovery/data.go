@@ -79,7 +79,7 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 		from = filepath.Join(r.replayDir(), node.EtcdMemberDir)
 	}
 	ready := func() error {
-		err := node.Check(ctx, env, r.spaceQuestion())
+		err := node.Check(ctx, env, r.spaceQuestion(1))
 		if err == nil {
 			env.UI.Printf("Making the data of a new cluster in %s", r.replacement.NewData)
 		}

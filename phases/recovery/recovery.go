@@ -210,15 +210,12 @@ func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
 	if err := r.replacement.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
-	return node.Check(ctx, env, append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion())...)
+	return node.Check(ctx, env, append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion(r.end.copies()))...)
 }
 
-// spaceQuestion checks the space for the new data beside the present, and for the copy that etcd replays its log on.
-func (r *Recovery) spaceQuestion() preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(r.replacement.Data), Bytes: uint64(r.end.size) + backup.LogsRoom}
-	if r.end.pending > 0 {
-		need.Bytes *= 2
-	}
+// spaceQuestion checks the space for copies of the data beside the present.
+func (r *Recovery) spaceQuestion(copies uint64) preflight.Check {
+	need := preflight.Need{Dir: filepath.Dir(r.replacement.Data), Bytes: copies * (uint64(r.end.size) + backup.LogsRoom)}
 	return backup.RestoreSpace("`slipway etcd snapshot prune` removes old snapshots", need)
 }
 

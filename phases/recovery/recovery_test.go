@@ -287,7 +287,7 @@ func TestLogEnd(t *testing.T) {
 			r, err := New(t.Context(), s.Env, Options{Drop: c.drop})
 			phasetest.Fatal(t, err)
 			r.end.size = 0
-			want := logEnd{index: last, term: 2, committed: committed, uncertain: last - committed, pending: c.pending}
+			want := logEnd{index: last, term: 2, committed: committed, uncertain: last - committed, pending: c.pending, running: c.runs}
 			if r.end != want {
 				t.Errorf("%+v, want %+v", r.end, want)
 			}

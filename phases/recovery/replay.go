@@ -56,7 +56,7 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 
 func (r *Recovery) copyForReplay(ctx context.Context, env *step.Env) error {
 	copied := node.EtcdDataReplacement{Data: r.replacement.Data, NewData: r.replayDir()}
-	ready := func() error { return node.Check(ctx, env, r.spaceQuestion()) }
+	ready := func() error { return node.Check(ctx, env, r.spaceQuestion(r.end.copies())) }
 	return copied.Build(env, ready, func(dir string) error {
 		return r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
 			return s.WriteReplay(dir, r.own.Name, r.own.PeerURL)

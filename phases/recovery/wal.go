@@ -19,8 +19,10 @@ import (
 // logEnd is what's at the end of this host's log.
 type logEnd struct {
 	index, term, committed uint64
-	// uncertain changes may not be committed. pending ones aren't in the database, and belong there.
+	// uncertain changes may not be committed. pending ones aren't in the database, and belong there. While etcd runs, running is set:
+	// a committed change may be pending, too, if etcd has to be killed.
 	uncertain, pending int
+	running            bool
 	// size is the database's, in bytes.
 	size int64
 }
@@ -31,6 +33,14 @@ func (e logEnd) String() string {
 		text += fmt.Sprintf(" %s after entry %d may be uncommitted: it isn't known whether clients were told of their success.", changes(e.uncertain), e.committed)
 	}
 	return text
+}
+
+// copies is how many copies of the data have to fit beside it: the new data, and a copy in which etcd replays its log.
+func (e logEnd) copies() uint64 {
+	if e.pending > 0 || e.running {
+		return 2
+	}
+	return 1
 }
 
 func changes(n int) string {
@@ -94,7 +104,7 @@ func (r *Recovery) withSurvivor(env *step.Env, member string, do func(*etcd.Surv
 	return do(s)
 }
 
-// readLog reads the end of this host's log. While etcd runs, its database can't be read; when it stops, it adds all committed
+// readLog reads the end of this host's log. While etcd runs, its database can't be read; when it stops in time, it adds all committed
 // entries.
 func (r *Recovery) readLog(env *step.Env) error {
 	err := r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
@@ -124,7 +134,7 @@ func (r *Recovery) readLogAlone(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	r.end = logEnd{index: l.Index, term: l.Term, committed: l.Committed, uncertain: l.Uncertain(0)}
+	r.end = logEnd{index: l.Index, term: l.Term, committed: l.Committed, uncertain: l.Uncertain(0), running: true}
 	if !r.Drop {
 		r.end.pending = r.end.uncertain
 	}
