@@ -15,7 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// slowMemberDelay is how long members that are slower than the first may take to say which cluster they belong to.
+// slowMemberDelay is how long members that are slower than the first may take to say which cluster they belong to, where they don't
+// decide.
 const slowMemberDelay = 300 * time.Millisecond
 
 // ofOneCluster returns the clients of one cluster's members. After `etcd recover` or a restore, members of the former cluster may be
@@ -26,14 +27,17 @@ func (r *Real) ofOneCluster(ctx context.Context, all clients) (clients, error) {
 		return all, nil
 	}
 	own := r.own(ctx, all)
-	ids := all.clusters(ctx, own)
+	stored, unread := r.stored()
+	ids := all.clusters(ctx, own, r.options.OwnCluster != nil && stored == 0 && unread == nil)
 	known := slices.Compact(slices.Sorted(slices.Values(ids)))
 	if known = slices.DeleteFunc(known, func(id uint64) bool { return id == 0 }); len(known) == 0 {
 		return all, nil
 	}
-	wanted, err := r.wanted(ids, own)
-	if err != nil {
-		return nil, err
+	wanted := stored
+	if i := slices.IndexFunc(own, func(i int) bool { return ids[i] != 0 }); i >= 0 {
+		wanted = ids[own[i]]
+	} else if unread != nil {
+		return nil, unread
 	}
 	if wanted == 0 && len(known) == 1 { // this host has no etcd, or it hasn't started yet
 		wanted = known[0]
@@ -68,13 +72,8 @@ func (r *Real) own(ctx context.Context, all clients) (positions []int) {
 	return positions
 }
 
-// wanted returns the ID of this host's cluster; 0 if it has neither a member that answers nor data.
-func (r *Real) wanted(ids []uint64, own []int) (uint64, error) {
-	for _, i := range own {
-		if ids[i] != 0 {
-			return ids[i], nil
-		}
-	}
+// stored returns the ID of this host's cluster by its data; 0 without data.
+func (r *Real) stored() (uint64, error) {
 	if r.options.OwnCluster == nil {
 		return 0, nil
 	}
@@ -104,8 +103,8 @@ func (r *Real) leaveOut(foreign clients, others bool, wanted uint64) error {
 }
 
 // clusters asks all members for their cluster's ID; 0 if one doesn't answer in time. This host's, at the positions own, decides, so
-// it gets all of answerTimeout.
-func (all clients) clusters(ctx context.Context, own []int) []uint64 {
+// it gets all of answerTimeout. If it can't, everybody gets as much: only then does this host see that there are two clusters.
+func (all clients) clusters(ctx context.Context, own []int, everybody bool) []uint64 {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	type result struct {
@@ -126,6 +125,9 @@ func (all clients) clusters(ctx context.Context, own []int) []uint64 {
 	ids := make([]uint64, len(all))
 	var enough <-chan time.Time
 	over, asked := false, slices.Clone(own)
+	for i := 0; everybody && i < len(all); i++ {
+		asked = append(asked, i)
+	}
 	for left := len(all); left > 0 && (!over || len(asked) > 0); {
 		select {
 		case r := <-results:

@@ -27,6 +27,7 @@ func TestFormerClusterIsBack(t *testing.T) {
 	former.tls = ours.tls
 	url := former.listen(t, listener, former)
 	r.options.Endpoints = func(context.Context) ([]string, error) { return []string{url, ours.url}, nil }
+	r.options.OwnCluster = func() (uint64, error) { return 0, nil } // it may join
 	address := listener.Addr().String()
 	_, _, err = r.Join(t.Context(), "c", peer("c"))
 	fact.Error(t, err, address)
@@ -89,26 +90,40 @@ func TestOwnMemberIsSilent(t *testing.T) {
 	}
 }
 
-// TestOwnMemberIsSlow: this host's member decides even if it's slower than others may be.
-func TestOwnMemberIsSlow(t *testing.T) {
-	ours, former := voters("a"), voters("a", "b")
-	ours.cluster, former.cluster = 1, 2
-	r := ours.serve(t, time.Minute)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	former.tls = ours.tls
-	url := former.listen(t, listener, former)
-	r.options.Endpoints = func(context.Context) ([]string, error) { return []string{url, ours.url}, nil }
-	r.options.Own = func(context.Context) ([]string, error) { return []string{ours.url}, nil }
-	ours.before = func(call string) error {
-		if call == "status" {
-			time.Sleep(2 * slowMemberDelay)
-		}
-		return nil
-	}
-	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 {
-		t.Errorf("%v, %v", members, err)
+// TestSlowMembers: this host's member decides even if it's slower than others may be. A host that joins doesn't take the only cluster
+// it sees for its own before all members could answer.
+func TestSlowMembers(t *testing.T) {
+	for name, joins := range map[string]bool{"this host's": false, "the other cluster's, of a host that joins": true} {
+		t.Run(name, func(t *testing.T) {
+			ours, former := voters("a"), voters("a", "b")
+			ours.cluster, former.cluster = 1, 2
+			r := ours.serve(t, time.Minute)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			former.tls = ours.tls
+			url := former.listen(t, listener, former)
+			r.options.Endpoints = func(context.Context) ([]string, error) { return []string{url, ours.url}, nil }
+			r.options.OwnCluster = func() (uint64, error) { return 0, nil }
+			if !joins {
+				r.options.Own = func(context.Context) ([]string, error) { return []string{ours.url}, nil }
+			}
+			ours.before = func(call string) error {
+				if call == "status" {
+					time.Sleep(2 * slowMemberDelay)
+				}
+				return nil
+			}
+			members, _, err := r.Join(t.Context(), "c", peer("c"))
+			if joins {
+				fact.Error(t, err, listener.Addr().String())
+			} else if err != nil || len(members) != 2 {
+				t.Errorf("%v, %v", members, err)
+			}
+			if slices.Contains(former.calls, "list") {
+				t.Errorf("the former cluster was asked: %q", former.calls)
+			}
+		})
 	}
 }
