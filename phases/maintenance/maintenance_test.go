@@ -214,6 +214,20 @@ func TestRemovalLooksAgain(t *testing.T) {
 	}
 }
 
+// TestRemovalOfReplaced: a member that takes the place of the former at the same address stays.
+func TestRemovalOfReplaced(t *testing.T) {
+	m := newMembers()
+	m.all[2].Err = errors.New("connection refused")
+	s := stage(t, m)
+	r, err := NewRemoval(t.Context(), s.Env, "cp-3")
+	phasetest.Fatal(t, err)
+	m.all[2].ID, m.all[2].Err = 0xb3, nil
+	phasetest.Fatal(t, step.Run(t.Context(), s.Env, r.Phases(), step.Options{}))
+	if m.did != nil {
+		t.Errorf("did %q", m.did)
+	}
+}
+
 func TestDefragmentation(t *testing.T) {
 	inOrder := []string{"defragment cp-1", "defragment cp-3", "lead cp-1", "defragment cp-2"}
 	full := func(m *members) {

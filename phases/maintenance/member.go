@@ -60,16 +60,18 @@ func (r *Removal) run(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := node.CheckRemovalQuorum(all, r.member.Member); err != nil {
-		return err
+	removed := false
+	if i := slices.IndexFunc(all, func(m etcd.Health) bool { return m.ID == r.member.ID }); i >= 0 { // another may have its address
+		if err := node.CheckRemovalQuorum(all, all[i].Member); err != nil {
+			return err
+		}
+		if removed, err = env.Etcd.Leave(ctx, all[i].PeerURL); err != nil {
+			return etcd.WithHealth(ctx, env.Etcd, err)
+		}
 	}
-	removed, err := env.Etcd.Leave(ctx, r.member.PeerURL)
-	switch {
-	case err != nil:
-		return etcd.WithHealth(ctx, env.Etcd, err)
-	case removed:
+	if removed {
 		env.UI.Printf("Member %s has left etcd", r.member.Label())
-	default:
+	} else {
 		env.UI.Printf("Member %s has already left etcd", r.member.Label())
 	}
 	return nil
