@@ -68,8 +68,8 @@ type Maintenance interface {
 	// HashKV asks each member, all in parallel, for the hash of all its keys up to a revision, sorted by peer URL. It takes as long
 	// as reading the whole database.
 	HashKV(ctx context.Context, revision int64) ([]KeysHash, error)
-	// Compact discards the history of all keys up to a revision. Each member's space is free once this returns, but its file keeps
-	// its size. Clients that read or watch from an older revision have to start over.
+	// Compact discards the history of all keys up to a revision. Each voter's space is free once this returns, but its file keeps
+	// its size. All of them have to answer. Clients that read or watch from an older revision have to start over.
 	Compact(ctx context.Context, revision int64) error
 	// Defragment rewrites the database of the member at peerURL, without its free space. The member serves nothing meanwhile. It
 	// takes as long as the database's size requires, on a slow disk.

@@ -22,6 +22,7 @@ import (
 func led(t *testing.T, names ...string) (*fakeCluster, *Real) {
 	t.Helper()
 	f := voters(names...)
+	f.keys = &fakeKeys{}
 	r := f.serve(t, time.Minute)
 	f.status = map[uint64]*pb.StatusResponse{}
 	for _, m := range f.members {

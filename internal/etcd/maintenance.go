@@ -75,32 +75,37 @@ func CommonRevision(all []Health) (revision int64) {
 }
 
 func (r *Real) Compact(ctx context.Context, revision int64) error {
-	err := r.compact(ctx, revision)
-	if is(err, rpctypes.ErrGRPCCompacted) {
-		err = nil
-	}
-	return errors.WithMessagef(err, "compact etcd up to revision %d", revision)
+	return errors.WithMessagef(r.compact(ctx, revision), "compact etcd up to revision %d", revision)
 }
 
-// compact allows for more time than a try: etcd answers once the space is free.
+// compact asks each voter, because a member answers once its own space is free. All but the first find the compaction begun, and wait
+// for theirs to end. That needs more time than a try.
 func (r *Real) compact(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	all, err := r.dial(ctx)
+	members, err := r.anyView(ctx)
 	if err != nil {
-		return err
+		return errors.WithMessage(err, "list the members of etcd")
 	}
-	defer all.close()
-	one, err := r.ofOneCluster(ctx, all)
-	if err != nil {
-		return err
+	voters := slices.DeleteFunc(members, func(m Member) bool { return m.Learner })
+	for _, err := range parallel.Map(voters, 0, func(m Member) error { return r.compactOn(ctx, m, revision) }) {
+		if err != nil {
+			return err
+		}
 	}
-	_, c, err := first(ctx, one, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
-	if err != nil {
-		return err
+	return nil
+}
+
+func (r *Real) compactOn(ctx context.Context, m Member, revision int64) error {
+	on, err := r.reach(ctx, m)
+	defer on.close()
+	if err == nil {
+		_, err = on.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	}
-	_, err = c.Compact(ctx, revision, clientv3.WithCompactPhysical())
-	return named(c, err)
+	if is(err, rpctypes.ErrGRPCCompacted) {
+		err = nil
+	}
+	return errors.WithMessage(err, m.Label())
 }
 
 // slowDisk is how many bytes of a database are rewritten each second, at least.

@@ -16,16 +16,17 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestCompact: an earlier run may have compacted as far.
+// TestCompact waits for each voter. An earlier run may have compacted as far.
 func TestCompact(t *testing.T) {
-	f := voters("a")
-	f.keys = &fakeKeys{}
-	r := f.serve(t, 10*time.Second, gone(t))
-	for range 2 {
-		if err := r.Compact(t.Context(), 40); err != nil || f.keys.compacted != 40 {
-			t.Errorf("up to %d, %v", f.keys.compacted, err)
+	f, r := led(t, "a", "b", "c", "d")
+	f.members[3].IsLearner = true
+	for i := range 2 {
+		if err := r.Compact(t.Context(), 40); err != nil || f.keys.compacted != 40 || f.keys.compactions != 3*(i+1) {
+			t.Errorf("up to %d, %d members, %v", f.keys.compacted, f.keys.compactions, err)
 		}
 	}
+	f.members[1].ClientURLs = []string{gone(t)}
+	fact.Error(t, r.Compact(t.Context(), 41), "b", "connection refused")
 }
 
 // TestDefragment reaches no other member.

@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,8 +27,10 @@ type fakeKeys struct {
 	watched  int64 // the first revision watched
 	deleted  string
 	refusals int // of deletes
-	// compacted is the revision of the last compaction.
-	compacted int64
+	// compacted is the revision of the last compaction, compactions how often members were asked.
+	mu          sync.Mutex
+	compacted   int64
+	compactions int
 }
 
 const keyRevision = 7
@@ -37,6 +40,9 @@ func (k *fakeKeys) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeRespon
 }
 
 func (k *fakeKeys) Compact(_ context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.compactions++
 	if r.Revision <= k.compacted {
 		return nil, rpctypes.ErrGRPCCompacted
 	}
@@ -81,17 +87,17 @@ func (k *fakeKeys) Watch(stream pb.Watch_WatchServer) error {
 
 func TestWithdraw(t *testing.T) {
 	for name, test := range map[string]struct {
-		keys      fakeKeys
+		keys      *fakeKeys
 		withdrawn bool
 	}{
-		"after the owner's write": {fakeKeys{count: 1, next: mvccpb.Event_PUT}, true},
-		"a delete fails at first": {fakeKeys{count: 1, next: mvccpb.Event_PUT, refusals: 1}, true},
-		"no such key":             {fakeKeys{}, false},
-		"the key expires":         {fakeKeys{count: 1, next: mvccpb.Event_DELETE}, false},
+		"after the owner's write": {&fakeKeys{count: 1, next: mvccpb.Event_PUT}, true},
+		"a delete fails at first": {&fakeKeys{count: 1, next: mvccpb.Event_PUT, refusals: 1}, true},
+		"no such key":             {&fakeKeys{}, false},
+		"the key expires":         {&fakeKeys{count: 1, next: mvccpb.Event_DELETE}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := voters("a")
-			f.keys = &test.keys
+			f.keys = test.keys
 			withdrawn, err := f.serve(t, time.Minute).Withdraw(t.Context(), "/registry/masterleases/192.0.2.1")
 			if err != nil || withdrawn != test.withdrawn || (f.keys.deleted != "") != test.withdrawn {
 				t.Errorf("withdrawn %t, %v; deleted %q", withdrawn, err, f.keys.deleted)
