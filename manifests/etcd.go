@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -127,10 +128,12 @@ const EtcdURLsAnnotation = "kubeadm.kubernetes.io/etcd.advertise-client-urls"
 
 // LocalMember is a member of etcd as its static Pod describes it.
 type LocalMember struct {
-	Name       string
-	PeerURL    string
-	ClientURLs []string
-	DataDir    string
+	Name string
+	// PeerURL is the first of its peer URLs, and MorePeerURLs has the others, if there are any. etcd sorts them.
+	PeerURL      string
+	MorePeerURLs []string
+	ClientURLs   []string
+	DataDir      string
 	// WALDir is the directory of its write-ahead log, if that isn't below DataDir.
 	WALDir string
 	// ConfigFile is the file that etcd reads its settings from instead, if any.
@@ -176,12 +179,16 @@ func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 		Name: flag("name"), DataDir: flag("data-dir"), WALDir: flag("wal-dir"), ConfigFile: flag("config-file"),
 		Initial: readInitialCluster(flag("initial-cluster")), Joined: flag("initial-cluster-state") == "existing",
 	}
-	m.PeerURL, _, _ = strings.Cut(flag("initial-advertise-peer-urls"), ",")
+	peers := strings.Split(flag("initial-advertise-peer-urls"), ",")
+	m.PeerURL, m.MorePeerURLs = peers[0], peers[1:]
 	if urls := flag("advertise-client-urls"); urls != "" {
 		m.ClientURLs = strings.Split(urls, ",")
 	}
 	return m, m.PeerURL != ""
 }
+
+// PeerURLs are all the URLs for other members.
+func (m LocalMember) PeerURLs() []string { return append([]string{m.PeerURL}, m.MorePeerURLs...) }
 
 // defaultQuota is etcd's, in bytes.
 const defaultQuota = 2 << 30
@@ -213,7 +220,7 @@ func (m LocalMember) Endpoints() []string {
 	var urls []string
 	for _, peer := range m.Initial {
 		u, err := url.Parse(peer.PeerURL)
-		if err == nil && peer.PeerURL != m.PeerURL {
+		if err == nil && !slices.Contains(m.PeerURLs(), peer.PeerURL) {
 			urls = append(urls, etcdURL(u.Hostname(), etcdClientPort))
 		}
 	}

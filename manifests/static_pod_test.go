@@ -148,6 +148,19 @@ func TestFlagsOfEtcd(t *testing.T) {
 	}
 }
 
+// TestPeerURLs: an etcd may have several.
+func TestPeerURLs(t *testing.T) {
+	for flag, want := range map[string][]string{
+		"https://b:2380,https://a:2380": {"https://b:2380", "https://a:2380"},
+		"https://a:2380":                {"https://a:2380"},
+	} {
+		m, found := ReadEtcd(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Command: []string{"etcd", "--initial-advertise-peer-urls=" + flag}}}}})
+		if got := m.PeerURLs(); !found || m.PeerURL != want[0] || !slices.Equal(got, want) {
+			t.Errorf("%s: %q", flag, got)
+		}
+	}
+}
+
 // TestImages: the kubelet pulls an image with a digest or a tag only once, unless the tag is latest.
 func TestImages(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)

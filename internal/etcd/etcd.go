@@ -17,9 +17,9 @@ import (
 )
 
 // Etcd is the membership of the cluster this node's etcd belongs to, or will join. A peer URL, such as https://192.0.2.1:2380,
-// identifies a member: a member has an ID from the start, but a name only once it has run. Each method retries errors that can
-// pass (no leader, another change under way, connection lost) until its time is over, and reads the membership before each try: a
-// change whose answer was lost isn't made twice.
+// identifies a member: a member has an ID from the start, but a name only once it has run. If it has several, each of them does. Each
+// method retries errors that can pass (no leader, another change under way, connection lost) until its time is over, and reads the
+// membership before each try: a change whose answer was lost isn't made twice.
 type Etcd interface {
 	// Members lists the members, sorted by peer URL.
 	Members(ctx context.Context) ([]Member, error)
@@ -117,7 +117,7 @@ type Alarm struct {
 
 // QuorumWithout reports whether the healthy voters but the member at peerURL would be a quorum of the cluster without it.
 func QuorumWithout(all []Health, peerURL string) bool {
-	voters, working := CountVoters(slices.DeleteFunc(slices.Clone(all), func(m Health) bool { return m.PeerURL == peerURL }))
+	voters, working := CountVoters(slices.DeleteFunc(slices.Clone(all), func(m Health) bool { return m.At(peerURL) }))
 	return working >= Majority(voters)
 }
 
@@ -143,20 +143,30 @@ func (m Member) Label() string { return cmp.Or(m.Name, m.PeerURL) }
 
 // Member is a member of an etcd cluster.
 type Member struct {
-	ID         uint64
-	Cluster    uint64 // the ID of its cluster
-	Name       string // empty for a member that hasn't started yet
-	PeerURL    string
-	ClientURLs []string
+	ID      uint64
+	Cluster uint64 // the ID of its cluster
+	Name    string // empty for a member that hasn't started yet
+	// PeerURL is the first of its peer URLs in etcd's order, and MorePeerURLs has the others, if there are any.
+	PeerURL      string
+	MorePeerURLs []string
+	ClientURLs   []string
 	// Learner has no vote.
 	Learner bool
+}
+
+// PeerURLs are all the URLs at which other members reach the member.
+func (m Member) PeerURLs() []string { return append([]string{m.PeerURL}, m.MorePeerURLs...) }
+
+// At reports whether one of these is a peer URL of the member.
+func (m Member) At(peerURLs ...string) bool {
+	return slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return slices.Contains(peerURLs, url) })
 }
 
 // Leads reports whether the member says that it's the leader.
 func (h Health) Leads() bool { return h.Answers && h.Status.Leader == h.ID }
 
 func byPeer(members []Member, peerURL string) *Member {
-	i := slices.IndexFunc(members, func(m Member) bool { return m.PeerURL == peerURL })
+	i := slices.IndexFunc(members, func(m Member) bool { return m.At(peerURL) })
 	if i < 0 {
 		return nil
 	}

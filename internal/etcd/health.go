@@ -131,7 +131,7 @@ func DescribeHealth(all []Health, peerURL string) string {
 	var working, others []string
 	for _, m := range all {
 		switch {
-		case m.PeerURL == peerURL:
+		case m.At(peerURL):
 		case m.Err == nil:
 			working = append(working, m.Label())
 		default:
@@ -201,7 +201,7 @@ func (r *Real) CaughtUp(ctx context.Context, peerURL string) error {
 		if leader := slices.IndexFunc(all, Health.Leads); goal == 0 && leader >= 0 {
 			goal = all[leader].Status.Committed
 		}
-		i := slices.IndexFunc(all, func(h Health) bool { return h.PeerURL == peerURL })
+		i := slices.IndexFunc(all, func(h Health) bool { return h.At(peerURL) })
 		switch {
 		case i < 0:
 			return errors.New("it is not a member: something else has removed it")

@@ -16,6 +16,7 @@ func TestMove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := voters("a", "b", "c")
+			f.members[1].PeerURLs = append(f.members[1].PeerURLs, peer("x")) // stays
 			f.before, f.after = once("update", fault), once("update", fault)
 			r := f.serve(t, time.Minute)
 			for _, first := range []bool{true, false} {
@@ -24,7 +25,7 @@ func TestMove(t *testing.T) {
 				}
 			}
 			members, err := r.Members(t.Context())
-			if b := byPeer(members, peer("moved")); err != nil || b == nil || b.Name != "b" || len(members) != 3 || byPeer(members, peer("b")) != nil {
+			if b := byPeer(members, peer("moved")); err != nil || b == nil || b.Name != "b" || !b.At(peer("x")) || len(members) != 3 || byPeer(members, peer("b")) != nil {
 				t.Errorf("members %v, %v", members, err)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -36,6 +37,16 @@ func (p Peer) Alive() bool { return p.Err == nil || errors.As(p.Err, new(Accepte
 // Silent reports whether nobody answers at the URL: no packet comes back, or no host has the address. Other failures, such as a refused
 // connection, a firewall's rejection or an unknown name, say nothing about the member.
 func (p Peer) Silent() bool { return !p.Alive() && errors.As(p.Err, new(dial.SilentError)) }
+
+// BestAnswer returns the answer that says most about a member with several peer URLs: it's silent only if all are.
+func BestAnswer(peers []Peer) Peer {
+	for _, better := range []func(Peer) bool{func(p Peer) bool { return p.Err == nil }, Peer.Alive, func(p Peer) bool { return !p.Silent() }} {
+		if i := slices.IndexFunc(peers, better); i >= 0 {
+			return peers[i]
+		}
+	}
+	return peers[0]
+}
 
 // AcceptedError is an error after the other side has accepted the connection.
 type AcceptedError struct{ Err error }

@@ -113,6 +113,34 @@ func TestSilentPeers(t *testing.T) {
 	}
 }
 
+// TestSeveralPeerURLs: each of a member's peer URLs identifies it, and it's silent only if all are.
+func TestSeveralPeerURLs(t *testing.T) {
+	f := voters("a", "b", "c")
+	f.members[1].PeerURLs = []string{peer("b"), peer("x")}
+	r := f.serve(t, time.Minute)
+	members, err := r.Members(t.Context())
+	if err != nil || len(members) != 3 || !members[1].At(peer("x")) || members[0].At(peer("x")) || members[1].PeerURL != peer("b") {
+		t.Errorf("%+v, %v", members, err)
+	}
+	if removed, err := r.Leave(t.Context(), peer("x")); err != nil || !removed || len(f.members) != 2 {
+		t.Errorf("removed %t, %v", removed, err)
+	}
+	off, refuses, tls := Peer{Err: dial.SilentError{Err: unix.EHOSTUNREACH}}, Peer{Err: unix.ECONNREFUSED}, Peer{Err: AcceptedError{os.ErrDeadlineExceeded}}
+	for i, c := range []struct {
+		peers         []Peer
+		alive, silent bool
+	}{
+		{[]Peer{off, off}, false, true},
+		{[]Peer{off, refuses}, false, false},
+		{[]Peer{off, refuses, tls}, true, false},
+		{[]Peer{off, tls, {}}, true, false},
+	} {
+		if best := BestAnswer(c.peers); best.Alive() != c.alive || best.Silent() != c.silent {
+			t.Errorf("%d: %v", i, best.Err)
+		}
+	}
+}
+
 // TestStoredMembers: a stopped etcd has its members in its database. An etcd that has the database open isn't disturbed.
 func TestStoredMembers(t *testing.T) {
 	database := edited(t, func(tx *bbolt.Tx) error {

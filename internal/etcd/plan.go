@@ -57,11 +57,11 @@ func (p *Plan) Members(ctx context.Context) ([]Member, error) {
 		return p.members, nil
 	}
 	members, err := p.live.Members(ctx)
-	return slices.DeleteFunc(members, func(m Member) bool { return slices.Contains(p.left, m.PeerURL) }), err
+	return slices.DeleteFunc(members, func(m Member) bool { return m.At(p.left...) }), err
 }
 
 func (p *Plan) knows(peerURL string) bool {
-	return slices.ContainsFunc(p.members, func(m Member) bool { return m.PeerURL == peerURL })
+	return slices.ContainsFunc(p.members, func(m Member) bool { return m.At(peerURL) })
 }
 
 // Join returns a placeholder for the existing members.
@@ -86,7 +86,7 @@ func (p *Plan) Promote(_ context.Context, peerURL string) error {
 func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	p.record(Action{Verb: Remove, PeerURL: peerURL})
 	p.left = append(p.left, peerURL)
-	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.PeerURL == peerURL })
+	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.At(peerURL) })
 	return true, nil
 }
 
@@ -107,11 +107,11 @@ func (p *Plan) Health(ctx context.Context) (all []Health, err error) {
 			if p.disarmed {
 				all[i].Status.Alarms = slices.DeleteFunc(slices.Clone(all[i].Status.Alarms), func(a Alarm) bool { return a.Kind == "NOSPACE" })
 			}
-			if slices.Contains(p.rewritten, all[i].PeerURL) {
+			if all[i].At(p.rewritten...) {
 				all[i].Status.Size, all[i].Status.InUse = 0, 0 // not known in advance
 			}
 		}
-		return slices.DeleteFunc(all, func(m Health) bool { return slices.Contains(p.left, m.PeerURL) }), err
+		return slices.DeleteFunc(all, func(m Health) bool { return m.At(p.left...) }), err
 	}
 	for _, m := range p.members {
 		all = append(all, Health{Member: m})

@@ -132,7 +132,7 @@ func (r *Real) Leave(ctx context.Context, peerURL string) (removed bool, err err
 
 func (r *Real) Move(ctx context.Context, from []string, to string) (moved bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
-		i := slices.IndexFunc(now, func(m Member) bool { return slices.Contains(from, m.PeerURL) })
+		i := slices.IndexFunc(now, func(m Member) bool { return m.At(from...) })
 		switch there := byPeer(now, to); {
 		case i < 0 && there != nil:
 			return nil
@@ -143,7 +143,8 @@ func (r *Real) Move(ctx context.Context, from []string, to string) (moved bool, 
 				"move that member's control plane away first; if two control planes have swapped their addresses, move one of them to a third address first")
 		}
 		moved = true // even if the answer is lost
-		_, err := c.MemberUpdate(ctx, now[i].ID, []string{to})
+		others := slices.DeleteFunc(now[i].PeerURLs(), func(url string) bool { return slices.Contains(from, url) })
+		_, err := c.MemberUpdate(ctx, now[i].ID, append([]string{to}, others...))
 		return err
 	})
 	return moved && err == nil, errors.WithMessagef(err, "move the member of etcd to %s", to)

@@ -49,7 +49,7 @@ type storedMember struct {
 func (m storedMember) member() Member {
 	found := Member{ID: m.ID, Name: m.Name, ClientURLs: m.ClientURLs, Learner: m.IsLearner}
 	if len(m.PeerURLs) > 0 {
-		found.PeerURL = m.PeerURLs[0]
+		found.PeerURL, found.MorePeerURLs = m.PeerURLs[0], append([]string(nil), m.PeerURLs[1:]...)
 	}
 	return found
 }

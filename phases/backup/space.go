@@ -27,7 +27,7 @@ const LogsRoom = 128 << 20
 // SnapshotSpace finds too little space for the snapshot of etcd, the images pulled before it, and a reserve.
 func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []fault.Finding {
 	local, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
+	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.At(local.PeerURLs()...) })
 	switch {
 	case !found || i < 0:
 		return nil

@@ -49,7 +49,7 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if added || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer && m.Learner }) { // its etcd may not have run
+	if added || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.At(peer) && m.Learner }) { // its etcd may not have run
 		err = encryptionKeys(ctx, env)
 	}
 	if err == nil {
@@ -65,10 +65,12 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 func startMember(ctx context.Context, env *step.Env, peer string, members []etcd.Member, added bool) error {
 	local, there := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	initial := local.Initial
-	if !there || added || local.PeerURL != peer {
+	if !there || added || !slices.Contains(local.PeerURLs(), peer) {
 		initial = nil
 		for _, m := range members {
-			initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, m.IDText()), PeerURL: m.PeerURL})
+			for _, url := range m.PeerURLs() { // etcd compares them all
+				initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, m.IDText()), PeerURL: url})
+			}
 		}
 	}
 	writer := *env
@@ -181,7 +183,7 @@ func restartStuckLearner(ctx context.Context, env *step.Env, peer string) {
 			return nil
 		case known.IsZero():
 			members, err := env.Etcd.Members(ctx)
-			if err == nil && slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer && m.Learner && m.Name != "" }) {
+			if err == nil && slices.ContainsFunc(members, func(m etcd.Member) bool { return m.At(peer) && m.Learner && m.Name != "" }) {
 				known = env.Host.Now()
 			}
 		}

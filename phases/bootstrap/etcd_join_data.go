@@ -67,7 +67,7 @@ func classifyData(here node.EtcdData, members []etcd.Member, name, peer string) 
 	has := func(id uint64) bool {
 		return slices.ContainsFunc(members, func(m etcd.Member) bool { return m.ID == id })
 	}
-	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer })
+	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.At(peer) })
 	if i < 0 {
 		if here.Log != "" {
 			return etcd.Member{}, dataForeign
@@ -149,7 +149,7 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 	}
 	name := cmp.Or(lost.Name, lost.IDText())
 	for _, m := range all {
-		if m.PeerURL == lost.PeerURL && m.Answers {
+		if m.At(lost.PeerURL) && m.Answers {
 			return errors.Errorf("etcd member %q answers at %s, but %s. If this is another host's address, give this node its own (--apiserver-advertise-address); "+
 				"if etcd runs on this host, reset the host first", name, strings.Join(m.ClientURLs, ", "), why)
 		}

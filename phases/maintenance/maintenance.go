@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -31,6 +32,16 @@ func refuseExternal(env *step.Env) error {
 func ask(ctx context.Context, env *step.Env) ([]etcd.Health, error) {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	return all, fault.WithRemedy(err, "`slipway diagnose` on the control planes says what is wrong with etcd")
+}
+
+// isOwn reports whether a member is this host's. `etcdctl member update` gives it other URLs than its static Pod has.
+func isOwn(env *step.Env, m etcd.Member) bool {
+	own, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
+	if !found || m.At(own.PeerURLs()...) {
+		return found
+	}
+	data, err := node.ReadEtcdData(env)
+	return err == nil && data.Log != "" && m.ID == data.Member
 }
 
 // awaitFullHealth waits for all members to work, as one may be restarting, or they elect a leader.

@@ -151,6 +151,7 @@ func stage(t *testing.T, m *members) *phasetest.Stage {
 	}
 	s.Put(t, "/etc/kubernetes/manifests/etcd.yaml", string(pod))
 	s.Put(t, "/var/lib/etcd/member/snap/db", "")
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0xa1, 0xc, true))
 	s.Config.Timeouts.EtcdAPICall = 50 * time.Millisecond // nobody becomes healthy meanwhile
 	s.FakeHost.Has.Space["/"] = host.Space{Free: 50 * gib, Total: 100 * gib}
 	s.Etcd, s.Cluster = m, kubelets{s.API, map[string]int64{"cp-2": 50 * gib, "cp-3": 50 * gib}}
@@ -175,6 +176,10 @@ func TestRemoval(t *testing.T) {
 		"no quorum": {"cp-3", func(m *members) {
 			m.all[0].Err, m.all[1].Err, m.all[2].Err = errors.New("it has no leader"), down, down
 		}, nil, []string{"cp-3", "none works"}},
+		"its own, of two URLs": {"cp-1", func(m *members) {
+			m.all[0].PeerURL, m.all[0].MorePeerURLs = "https://192.0.2.10:2380", []string{phasetest.OwnPeer}
+		}, nil, []string{"cp-1", "this host's own"}},
+		"its own, moved":  {"cp-1", func(m *members) { m.all[0].PeerURL = "https://192.0.2.10:2380" }, nil, []string{"cp-1", "this host's own"}},
 		"its own":         {"cp-1", func(*members) {}, nil, []string{"cp-1"}},
 		"the last":        {"cp-2", func(m *members) { m.all = m.all[1:2] }, nil, []string{"cp-2"}},
 		"unknown":         {"cp-4", func(*members) {}, nil, []string{`"cp-4"`}},

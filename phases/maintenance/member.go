@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -32,7 +31,7 @@ func NewRemoval(ctx context.Context, env *step.Env, which string) (*Removal, err
 	if err != nil {
 		return nil, err
 	}
-	if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found && own.PeerURL == m.PeerURL {
+	if isOwn(env, m.Member) {
 		return nil, fault.New(fmt.Sprintf("%s is this host's own member: without it, this control plane would not work", m.Label()),
 			"take the whole node out of the cluster: `slipway reset` here")
 	}
@@ -80,7 +79,7 @@ func (r *Removal) run(ctx context.Context, env *step.Env) error {
 // find returns the member with a name, peer URL or ID, if exactly one fits.
 func find(all []etcd.Health, wanted string) (etcd.Health, error) {
 	named := func(m etcd.Health) bool {
-		return wanted != "" && (m.Name == wanted || m.PeerURL == wanted || m.IDText() == strings.TrimPrefix(strings.ToLower(wanted), "0x"))
+		return wanted != "" && (m.Name == wanted || m.At(wanted) || m.IDText() == strings.TrimPrefix(strings.ToLower(wanted), "0x"))
 	}
 	var found, labels []string
 	for _, m := range all {

@@ -13,7 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -26,8 +25,7 @@ type unknownSpaceError struct{ error }
 // hasRoom makes sure that a member's new database fits beside the old: etcd ends if it can't write its log. If that isn't
 // known, the error is an unknownSpaceError.
 func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
-	own, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !found || own.PeerURL != m.PeerURL {
+	if !isOwn(env, m.Member) {
 		return hasRoomThere(ctx, env, m)
 	}
 	pod, err := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.EtcdName))

@@ -80,7 +80,7 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		all = nil
 	}
-	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.PeerURL == o.Own.PeerURL && m.Answers })
+	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.At(o.Own.PeerURLs()...) && m.Answers })
 	if own >= 0 {
 		o.Revision, o.Cluster = all[own].Status.Revision, all[own].Cluster
 	}
@@ -101,7 +101,7 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 
 func isAmong(all []etcd.Health, m *otherMember) bool {
 	return slices.ContainsFunc(all, func(h etcd.Health) bool {
-		return m.name != "" && h.Name == m.name || slices.Contains(m.urls, h.PeerURL)
+		return m.name != "" && h.Name == m.name || h.At(m.urls...)
 	})
 }
 
@@ -109,13 +109,10 @@ func isAmong(all []etcd.Health, m *otherMember) bool {
 // control planes. answered says whether this node's etcd has answered clients.
 func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
 	for _, m := range all {
-		o.note(m.Name, m.PeerURL).answers(m.Answers)
+		o.noteMember(m.Member).answers(m.Answers)
 	}
-	for _, m := range o.Earlier {
-		o.note(m.Name, m.PeerURL)
-	}
-	for _, m := range thisnode.KnownEtcdMembers(env.Host, env.Config.Paths) {
-		o.note(m.Name, m.PeerURL)
+	for _, m := range slices.Concat(o.Earlier, thisnode.KnownEtcdMembers(env.Host, env.Config.Paths)) {
+		o.noteMember(m)
 	}
 	for _, m := range o.Own.Initial {
 		o.note(m.Name, m.PeerURL)
@@ -134,13 +131,13 @@ func (o *EtcdOthers) gatherPresent(ctx context.Context, env *step.Env) {
 	defer cancel()
 	policy := retry.Policy{First: ReadyInterval, Retryable: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
 	err := policy.Do(limited, func(ctx context.Context) error {
-		own := env.Etcd.Peers(ctx, []string{o.Own.PeerURL})[0]
+		own := etcd.BestAnswer(env.Etcd.Peers(ctx, o.Own.PeerURLs()))
 		members, err := own.Members, own.Err
 		if err != nil && !errors.Is(err, etcd.ErrNotAsked) {
 			members, err = o.stored(env)
 		}
 		for _, m := range members {
-			o.note(m.Name, m.PeerURL)
+			o.noteMember(m)
 		}
 		o.known = len(members) > 0
 		return err
@@ -187,7 +184,7 @@ func (o *EtcdOthers) gatherNodes(ctx context.Context, env *step.Env) {
 
 // note returns the other member with this name or peer URL, adding it if it's new; nil for this node's member.
 func (o *EtcdOthers) note(name, peerURL string) *otherMember {
-	if peerURL == o.Own.PeerURL || name != "" && name == o.Own.Name {
+	if slices.Contains(o.Own.PeerURLs(), peerURL) || name != "" && name == o.Own.Name {
 		return nil
 	}
 	i := slices.IndexFunc(o.members, func(m *otherMember) bool {
@@ -203,6 +200,17 @@ func (o *EtcdOthers) note(name, peerURL string) *otherMember {
 		m.urls = append(m.urls, peerURL)
 	}
 	return m
+}
+
+// noteMember notes a member with all its peer URLs.
+func (o *EtcdOthers) noteMember(m etcd.Member) (noted *otherMember) {
+	if m.At(o.Own.PeerURLs()...) {
+		return nil
+	}
+	for _, url := range m.PeerURLs() {
+		noted = o.note(m.Name, url)
+	}
+	return noted
 }
 
 func (m *otherMember) answers(answers bool) {

@@ -110,24 +110,24 @@ func MayHavePeers(ctx context.Context, env *step.Env) bool {
 		return true
 	}
 	all, err := etcd.AskHealth(ctx, env.Etcd)
-	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL != member.PeerURL && m.Err == nil })
+	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return !m.At(member.PeerURLs()...) && m.Err == nil })
 }
 
 // hasNoLeader reports whether the member at own says it knows no leader, so its vote is of no use.
 func hasNoLeader(all []etcd.Health, own string) bool {
 	return slices.ContainsFunc(all, func(m etcd.Health) bool {
-		return m.PeerURL == own && m.Answers && m.Err != nil && m.Status.Version != "" && m.Status.Leader == 0
+		return m.At(own) && m.Answers && m.Err != nil && m.Status.Version != "" && m.Status.Leader == 0
 	})
 }
 
 // CheckQuorumOfOthers reports unhealthy voters, unless the others have a quorum without the member at own. If all others are
 // healthy, it may restart, although a cluster of one or two then has no quorum. A learner may restart at any time.
 func CheckQuorumOfOthers(all []etcd.Health, own string) error {
-	if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == own && m.Learner }) {
+	if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.At(own) && m.Learner }) {
 		return nil
 	}
 	voters := slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool { return m.Learner })
-	others, healthy := etcd.CountVoters(slices.DeleteFunc(slices.Clone(voters), func(m etcd.Health) bool { return m.PeerURL == own }))
+	others, healthy := etcd.CountVoters(slices.DeleteFunc(slices.Clone(voters), func(m etcd.Health) bool { return m.At(own) }))
 	if others == len(voters) {
 		return errors.Errorf("etcd has no voting member at %s, the address in this node's static Pod, so it is not known which member is this node's", own)
 	}

@@ -127,7 +127,7 @@ func replays(h *phasetest.LastingHost) {
 // isRecovered fails unless etcd has the data of a new cluster, and the former data is still there.
 func isRecovered(h *phasetest.LastingHost, drop bool) error {
 	index, members, err := appliedIn(h.Root + member)
-	if err != nil || index != 1 || len(members) != 1 || members[0].ID == 0xa {
+	if err != nil || index != 1 || len(members) != 1 || members[0].ID == ownID {
 		return fmt.Errorf("entry %d, %+v, %w", index, members, err)
 	}
 	want := uint64(applied)

@@ -29,6 +29,9 @@ const member = "/var/lib/etcd/member"
 // The survivor's log: the database ends at entry 4, the known commits at 5, and the log at 8.
 const applied, committed, last = 4, 5, 8
 
+// ownID is the survivor's.
+const ownID = 0xa0
+
 // leaveData gives a host the data of etcd's member cp-1, in a directory of root.
 func leaveData(root string) error {
 	dir := filepath.Join(root, member)
@@ -46,7 +49,7 @@ func leaveData(root string) error {
 }
 
 func leaveLog(dir string) error {
-	metadata, err := proto.Marshal(&pb.Metadata{NodeID: new(uint64(0xa)), ClusterID: new(uint64(0xc))})
+	metadata, err := proto.Marshal(&pb.Metadata{NodeID: new(uint64(ownID)), ClusterID: new(uint64(0xc))})
 	if err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func appliedIn(dir string) (index uint64, members []etcd.Member, err error) {
 type lostQuorum struct {
 	etcd.Etcd
 	all []etcd.Member
-	// answer are the other members that answer, and what they know to be committed; fails are the errors of others.
+	// answer are the other members that answer, and what they know to be committed; fails are the errors of others, or of single URLs.
 	answer map[string]uint64
 	fails  map[string]error
 	works  bool
@@ -117,7 +120,7 @@ type lostQuorum struct {
 func newLostQuorum(voters int) *lostQuorum {
 	q := &lostQuorum{answer: map[string]uint64{}, fails: map[string]error{}}
 	for i := range voters {
-		q.all = append(q.all, etcd.Member{ID: uint64(0xa0 + i), Name: fmt.Sprintf("cp-%d", i+1), PeerURL: fmt.Sprintf("https://192.0.2.1%d:2380", i+1)})
+		q.all = append(q.all, etcd.Member{ID: uint64(ownID + i), Name: fmt.Sprintf("cp-%d", i+1), PeerURL: fmt.Sprintf("https://192.0.2.1%d:2380", i+1)})
 	}
 	q.all[0].PeerURL = phasetest.OwnPeer
 	return q
@@ -127,10 +130,12 @@ func (q *lostQuorum) Peers(_ context.Context, urls []string) []etcd.Peer {
 	found := phasetest.Silent(urls)
 	for i, url := range urls {
 		for _, m := range q.all {
-			if _, answers := q.answer[m.Name]; m.PeerURL == url && (answers || url == phasetest.OwnPeer) {
+			if _, answers := q.answer[m.Name]; m.At(url) && answers || url == phasetest.OwnPeer {
 				found[i] = etcd.Peer{URL: url, Members: q.all}
 			}
-			if err := q.fails[m.Name]; m.PeerURL == url && err != nil {
+		}
+		for _, m := range q.all {
+			if err := errors.Join(q.fails[m.Name], q.fails[url]); m.At(url) && err != nil {
 				found[i] = etcd.Peer{URL: url, Err: err}
 			}
 		}
@@ -144,7 +149,7 @@ func (q *lostQuorum) Health(context.Context) (all []etcd.Health, _ error) {
 	}
 	for _, m := range q.all {
 		h := etcd.Health{Member: m, Err: errors.New("it has no leader")}
-		h.Status.Committed, h.Answers = q.answer[m.Name], q.answer[m.Name] > 0 || m.PeerURL == phasetest.OwnPeer
+		h.Status.Committed, h.Answers = q.answer[m.Name], q.answer[m.Name] > 0 || m.ID == ownID
 		if q.works {
 			h.Err = nil
 		}

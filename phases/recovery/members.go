@@ -34,21 +34,29 @@ func (r *Recovery) ask(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, r.isOwn)
+	i := r.findOwn(all)
 	switch {
 	case i < 0:
 		return fault.New(fmt.Sprintf("etcd's list of members doesn't have this host's, %s (%s)", r.own.Name, r.own.PeerURL), "recover on another control plane")
 	case all[i].Learner:
 		return fault.New("this host's member "+r.own.Name+" is a learner, which may lack committed changes", "recover on another control plane")
 	}
-	r.others, r.journal.Others = without(all, r.isOwn), nil
+	r.others, r.journal.Others = without(all, func(m etcd.Member) bool { return m.ID == all[i].ID }), nil
 	for _, m := range r.others {
 		r.journal.Others = append(r.journal.Others, m.Label())
 	}
 	if err := r.checkAbandoned(all); err != nil {
 		return err
 	}
-	return r.askOthers(ctx, env, all)
+	return r.askOthers(ctx, env, all, all[i])
+}
+
+// findOwn returns the position of this host's member. `etcdctl member update` may have given it other URLs than its static Pod has.
+func (r *Recovery) findOwn(all []etcd.Member) int {
+	if i := slices.IndexFunc(all, func(m etcd.Member) bool { return m.ID == r.end.member }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(all, func(m etcd.Member) bool { return m.At(r.own.PeerURLs()...) })
 }
 
 // members are all members this host's etcd knows. It lists them to peers even without a quorum; if it's down, its database does.
@@ -57,7 +65,7 @@ func (r *Recovery) members(ctx context.Context, env *step.Env) (members []etcd.M
 	defer cancel()
 	policy := retry.Policy{First: node.PollInterval, Retryable: func(err error) bool { return !errors.As(err, new(etcd.CredentialsError)) }}
 	err = policy.Do(limited, func(ctx context.Context) (err error) { // an etcd that keeps failing has the database open at times
-		own := env.Etcd.Peers(ctx, []string{r.own.PeerURL})[0]
+		own := etcd.BestAnswer(env.Etcd.Peers(ctx, r.own.PeerURLs()))
 		switch {
 		case errors.As(own.Err, new(etcd.CredentialsError)):
 			return newProbeError(own.Err)
@@ -94,7 +102,7 @@ func (r *Recovery) checkAbandoned(all []etcd.Member) error {
 }
 
 func named(m etcd.Member, name string) bool {
-	return name != "" && (m.Name == name || m.PeerURL == name || m.IDText() == name)
+	return name != "" && (m.Name == name || m.At(name) || m.IDText() == name)
 }
 
 func labels(members []etcd.Member) string {

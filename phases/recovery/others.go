@@ -26,14 +26,14 @@ const apiTimeout = 5 * time.Second
 // observations are what this host sees of the others.
 type observations struct {
 	health []etcd.Health
-	// peers are the others, in their order.
+	// peers are the answers at the others' peer URLs.
 	peers []etcd.Peer
 	// noHealth and noAPI are why there's no answer.
 	noHealth, noAPI error
 }
 
 // askOthers fails unless all the others are lost: silence is nothing but a host that doesn't answer at all.
-func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Member) error {
+func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Member, own etcd.Member) error {
 	seen := r.look(ctx, env)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -41,7 +41,7 @@ func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Memb
 	if err := seen.probeError(); err != nil {
 		return err
 	}
-	if seen.noAPI == nil || slices.ContainsFunc(seen.health, func(h etcd.Health) bool { return r.isOwn(h.Member) && h.Err == nil }) {
+	if seen.noAPI == nil || slices.ContainsFunc(seen.health, func(h etcd.Health) bool { return h.ID == own.ID && h.Err == nil }) {
 		return fault.New("etcd has a quorum, so there is nothing to recover", "`slipway etcd status` says what it needs; if it names no member, ask on another control plane")
 	}
 	return r.checkQuorumLost(all, seen)
@@ -51,7 +51,7 @@ func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Memb
 func (r *Recovery) look(ctx context.Context, env *step.Env) (seen observations) {
 	var urls []string
 	for _, m := range r.others {
-		urls = append(urls, m.PeerURL)
+		urls = append(urls, m.PeerURLs()...)
 	}
 	var all sync.WaitGroup
 	all.Go(func() { seen.health, seen.noHealth = etcd.AskHealth(ctx, env.Etcd) })
@@ -84,23 +84,21 @@ func newProbeError(err error) error {
 		"put the file back, or make it readable; `slipway certs check-expiration` names this host's certificates")
 }
 
-// alive reports whether a member's etcd runs, and silent whether nobody answers at its address. Of others, nothing is known.
-func (s observations) alive(m etcd.Member) bool {
-	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Alive() }) ||
-		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.PeerURL == m.PeerURL && h.Answers })
-}
-
-func (s observations) silent(m etcd.Member) bool {
-	return !s.alive(m) && slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Silent() })
-}
-
-func (s observations) peerError(m etcd.Member) error {
-	i := slices.IndexFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL })
-	if i < 0 {
-		return errors.New("it was not asked")
+// peer is the answer of a member that says most about it: it may have several URLs.
+func (s observations) peer(m etcd.Member) etcd.Peer {
+	asked := slices.DeleteFunc(slices.Clone(s.peers), func(p etcd.Peer) bool { return !m.At(p.URL) })
+	if len(asked) == 0 {
+		return etcd.Peer{Err: errors.New("it was not asked")}
 	}
-	return s.peers[i].Err
+	return etcd.BestAnswer(asked)
 }
+
+// alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. Of others, nothing is known.
+func (s observations) alive(m etcd.Member) bool {
+	return s.peer(m).Alive() || slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
+}
+
+func (s observations) silent(m etcd.Member) bool { return !s.alive(m) && s.peer(m).Silent() }
 
 // checkQuorumLost fails while a quorum is possible, and names the members that aren't silent and aren't given up.
 func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
@@ -139,7 +137,7 @@ func (r *Recovery) refuseFor(left []etcd.Member, seen observations) error {
 	}
 	var unknown []string
 	for _, m := range left {
-		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.peerError(m)))
+		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.peer(m).Err))
 	}
 	return fault.New(fmt.Sprintf("these members of etcd may run, or start again: %s. %s", strings.Join(unknown, ", "), r.end),
 		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` there, and give them up here: "+r.abandon(left))
@@ -159,7 +157,7 @@ func (o Options) abandon(members []etcd.Member) string {
 // trouble says why members don't work that accept connections.
 func (s observations) trouble(members []etcd.Member) (text string) {
 	for _, m := range members {
-		if err := s.peerError(m); err != nil {
+		if err := s.peer(m).Err; err != nil {
 			text += fmt.Sprintf("; %s: %v", m.Label(), err)
 		}
 	}

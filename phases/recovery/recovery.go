@@ -231,9 +231,6 @@ func (r *Recovery) finish(_ context.Context, env *step.Env) error {
 	return nil
 }
 
-// isOwn reports whether a member is this host's.
-func (r *Recovery) isOwn(m etcd.Member) bool { return m.PeerURL == r.own.PeerURL }
-
 func without(members []etcd.Member, drop func(etcd.Member) bool) []etcd.Member {
 	return slices.DeleteFunc(slices.Clone(members), drop)
 }

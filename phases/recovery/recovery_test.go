@@ -78,6 +78,18 @@ func TestRefuses(t *testing.T) {
 			q.all[3].Learner = true
 			q.accept("cp-4")
 		}, Options{}, []string{"answer: cp-4.", "--abandon=cp-4"}},
+		"its own has two addresses": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.all[0].PeerURL, q.all[0].MorePeerURLs = "https://192.0.2.10:2380", []string{phasetest.OwnPeer}
+		}, Options{}, nil},
+		"its own was updated": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.all[0].PeerURL = "https://192.0.2.10:2380" }, Options{}, nil},
+		"a second address refuses": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.all[2].MorePeerURLs = []string{"https://198.51.100.13:2380"}
+			q.fails["https://198.51.100.13:2380"] = &net.OpError{Op: "dial", Err: unix.ECONNREFUSED}
+		}, Options{}, []string{"cp-3", "refused", "--abandon=cp-3"}},
+		"a second address answers": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.all[2].MorePeerURLs = []string{"https://198.51.100.13:2380"}
+			q.fails["https://198.51.100.13:2380"] = etcd.AcceptedError{Err: errors.New("x509: certificate has expired")}
+		}, Options{}, []string{"answer: cp-3.", "--abandon=cp-3"}},
 		"a host refuses for good":  {3, refusing, Options{Abandon: []string{"cp-2"}}, nil},
 		"no CA to ask with":        {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.fails["cp-2"] = noCA }, Options{Abandon: []string{"cp-2"}}, []string{"etcd/ca.crt"}},
 		"no CA to ask itself with": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.fails["cp-1"] = noCA }, Options{}, []string{"etcd/ca.crt"}},
@@ -287,7 +299,7 @@ func TestLogEnd(t *testing.T) {
 			r, err := New(t.Context(), s.Env, Options{Drop: c.drop})
 			phasetest.Fatal(t, err)
 			r.end.size = 0
-			want := logEnd{index: last, term: 2, committed: committed, uncertain: last - committed, pending: c.pending, running: c.runs}
+			want := logEnd{member: ownID, index: last, term: 2, committed: committed, uncertain: last - committed, pending: c.pending, running: c.runs}
 			if r.end != want {
 				t.Errorf("%+v, want %+v", r.end, want)
 			}

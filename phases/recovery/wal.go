@@ -18,7 +18,7 @@ import (
 
 // logEnd is what's at the end of this host's log.
 type logEnd struct {
-	index, term, committed uint64
+	member, index, term, committed uint64
 	// uncertain changes may not be committed. pending ones aren't in the database, and belong there. While etcd runs, running is set:
 	// a committed change may be pending, too, if etcd has to be killed.
 	uncertain, pending int
@@ -108,7 +108,7 @@ func (r *Recovery) withSurvivor(env *step.Env, member string, do func(*etcd.Surv
 // entries.
 func (r *Recovery) readLog(env *step.Env) error {
 	err := r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
-		r.end = logEnd{index: s.Index, term: s.Term, committed: max(s.Committed, s.Applied), uncertain: s.Uncertain(s.Applied), pending: s.Pending()}
+		r.end = logEnd{member: s.Member, index: s.Index, term: s.Term, committed: max(s.Committed, s.Applied), uncertain: s.Uncertain(s.Applied), pending: s.Pending()}
 		return nil
 	})
 	if errors.Is(err, etcd.ErrOpen) {
@@ -134,7 +134,7 @@ func (r *Recovery) readLogAlone(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	r.end = logEnd{index: l.Index, term: l.Term, committed: l.Committed, uncertain: l.Uncertain(0), running: true}
+	r.end = logEnd{member: l.Member, index: l.Index, term: l.Term, committed: l.Committed, uncertain: l.Uncertain(0), running: true}
 	if !r.Drop {
 		r.end.pending = r.end.uncertain
 	}

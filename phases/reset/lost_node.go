@@ -64,10 +64,10 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 		planes = cluster.ControlPlanesOf([]corev1.Node{*l.node})
 	}
 	for i, m := range all {
-		if m.Name != l.name && !planes.Has(l.name, hostOf(m.PeerURL)) {
+		if m.Name != l.name && !slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return planes.Has(l.name, hostOf(url)) }) {
 			continue
 		}
-		if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found && own.PeerURL == m.PeerURL {
+		if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found && m.At(own.PeerURLs()...) {
 			return fault.New(fmt.Sprintf("node %s has the member of etcd that runs on this host (%s)", l.name, m.PeerURL),
 				"find out which of them has the wrong name or address: `slipway etcd member list`, `kubectl get nodes -o wide`")
 		}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -53,8 +54,8 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if l.member != nil {
-		if peer := env.Etcd.Peers(ctx, []string{l.member.PeerURL}); len(peer) == 1 && peer[0].Alive() {
-			return fault.New(fmt.Sprintf("the etcd of %s answers its peers at %s, so its host is not lost", l.name, l.member.PeerURL), resetThere)
+		if peer := etcd.BestAnswer(env.Etcd.Peers(ctx, l.member.PeerURLs())); peer.Alive() {
+			return fault.New(fmt.Sprintf("the etcd of %s answers its peers at %s, so its host is not lost", l.name, peer.URL), resetThere)
 		}
 	}
 	select {
@@ -122,7 +123,7 @@ func (l *LostNode) probeAddresses(ctx context.Context, env *step.Env) (doors []n
 	if l.member == nil {
 		return doors, nil
 	}
-	for _, text := range append([]string{l.member.PeerURL}, l.member.ClientURLs...) {
+	for _, text := range append(l.member.PeerURLs(), l.member.ClientURLs...) {
 		u, err := url.Parse(text)
 		if err != nil {
 			unknown = err

@@ -42,6 +42,7 @@ type lossy struct {
 	etcd.Etcd
 	all   []etcd.Health
 	peers error
+	alive string // the only URL with this error, if set
 	left  []string
 	node  *corev1.Node
 	lease *coordinationv1.Lease
@@ -71,7 +72,13 @@ func newLossy(t *testing.T) *lossy {
 func (l *lossy) Health(context.Context) ([]etcd.Health, error) { return slices.Clone(l.all), nil }
 
 func (l *lossy) Peers(_ context.Context, urls []string) []etcd.Peer {
-	return []etcd.Peer{{URL: urls[0], Err: l.peers}}
+	all := phasetest.Silent(urls)
+	for i := range all {
+		if l.alive == "" || l.alive == all[i].URL {
+			all[i].Err = l.peers
+		}
+	}
+	return all
 }
 
 func (l *lossy) Leave(_ context.Context, peerURL string) (bool, error) {
@@ -173,6 +180,14 @@ func TestLostNode(t *testing.T) {
 		}, nil, nil, []string{"192.0.2.13:2379"}},
 		"its etcd":               {"cp-3", func(l *lossy) { l.all[2].Answers = true }, nil, nil, []string{"cp-3", "https://192.0.2.13:2379"}},
 		"its etcd, to its peers": {"cp-3", func(l *lossy) { l.peers = nil }, nil, nil, []string{"cp-3", member}},
+		"its etcd, at another URL": {"cp-3", func(l *lossy) {
+			l.all[2].MorePeerURLs = []string{"https://198.51.100.13:2380"}
+			l.peers, l.alive = nil, "https://198.51.100.13:2380"
+		}, nil, nil, []string{"cp-3", "https://198.51.100.13:2380"}},
+		"its host, at another URL": {"cp-3", func(l *lossy) {
+			l.all[2].MorePeerURLs = []string{"https://198.51.100.13:2380"}
+			answers(l, "198.51.100.13:2380")
+		}, nil, nil, []string{"198.51.100.13:2380"}},
 		"its kubelet": {"cp-3", func(l *lossy) {
 			l.FakeHost.On.Answers = func(ctx context.Context, _ netip.AddrPort) (bool, error) {
 				lease := l.lease.DeepCopy()

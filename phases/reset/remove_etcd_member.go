@@ -84,7 +84,7 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 // memberHere returns the peer URL of this host's member, which is peerURL in its static Pod. If etcd has another URL for it, as
 // after `etcdctl member update`, the ID in its log finds it.
 func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
-	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peerURL }) {
+	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.At(peerURL) }) {
 		return peerURL
 	}
 	here, err := node.ReadEtcdData(env)
@@ -140,8 +140,8 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 // needed reports whether etcd has no quorum, or would have none without the member at peerURL. Learners have no vote, and the
 // last member doesn't have to leave.
 func needed(all []etcd.Health, peerURL string, cause error) bool {
-	voter := func(m etcd.Health) bool { return m.PeerURL == peerURL && !m.Learner }
-	others := func(m etcd.Health) bool { return m.PeerURL != peerURL && !m.Learner }
+	voter := func(m etcd.Health) bool { return m.At(peerURL) && !m.Learner }
+	others := func(m etcd.Health) bool { return !m.At(peerURL) && !m.Learner }
 	return slices.ContainsFunc(all, voter) && slices.ContainsFunc(all, others) &&
 		(etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
 }
@@ -191,7 +191,7 @@ func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error 
 		return nil
 	}
 	for _, m := range members {
-		if m.PeerURL == peerURL {
+		if m.At(peerURL) {
 			return leaveEtcd(ctx, env, cmp.Or(m.Name, m.IDText()), peerURL)
 		}
 	}

@@ -72,7 +72,7 @@ func (p *PruneData) find(env *step.Env, dir string) error {
 // works fails unless this host's member works with its present data.
 func works(ctx context.Context, env *step.Env, peerURL string) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
-	if err == nil && !slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == peerURL && m.Err == nil }) {
+	if err == nil && !slices.ContainsFunc(all, func(m etcd.Health) bool { return m.At(peerURL) && m.Err == nil }) {
 		err = errors.New(etcd.DescribeHealth(all, ""))
 	}
 	return fault.WithRemedy(errors.WithMessage(err, "etcd's old data stays while this host's etcd does not work with its present data"),

@@ -47,7 +47,7 @@ func awaitTurn(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		position := slices.IndexFunc(all, func(h etcd.Health) bool { return h.PeerURL == own.PeerURL })
+		position := slices.IndexFunc(all, func(h etcd.Health) bool { return h.At(own.PeerURLs()...) })
 		if position < 0 {
 			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", own.PeerURL),
 				"`slipway diagnose` says what is wrong with this node")
@@ -93,7 +93,7 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 
 // sourceRank orders members as sources of a snapshot; 0 is the best.
 func sourceRank(all []etcd.Health, h etcd.Health, own manifests.LocalMember) (count int) {
-	for i, bad := range []bool{h.PeerURL != own.PeerURL, h.Leads(), etcd.FarBehind(all, h), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
+	for i, bad := range []bool{!h.At(own.PeerURLs()...), h.Leads(), etcd.FarBehind(all, h), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
 		if bad {
 			count += 1 << i
 		}

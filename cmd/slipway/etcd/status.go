@@ -120,7 +120,7 @@ func look(ctx context.Context, p *env.Parts, hash bool) (*status, error) {
 	s.Findings = append(s.Findings, etcd.Concerns(all)...)
 	for _, m := range all {
 		s.ClusterID = fmt.Sprintf("%x", m.Cluster)
-		s.Members = append(s.Members, memberOf(all, m, own.PeerURL))
+		s.Members = append(s.Members, memberOf(all, m, m.At(own.PeerURLs()...)))
 	}
 	if hash {
 		err = s.hash(ctx, p.Env.Etcd, etcd.CommonRevision(all))
@@ -131,9 +131,9 @@ func look(ctx context.Context, p *env.Parts, hash bool) (*status, error) {
 	return s, err
 }
 
-func memberOf(all []etcd.Health, h etcd.Health, own string) member {
+func memberOf(all []etcd.Health, h etcd.Health, own bool) member {
 	m := member{
-		Name: h.Name, ID: h.IDText(), PeerURL: h.PeerURL, ClientURLs: append([]string{}, h.ClientURLs...), ThisHost: h.PeerURL == own,
+		Name: h.Name, ID: h.IDText(), PeerURL: h.PeerURL, ClientURLs: append([]string{}, h.ClientURLs...), ThisHost: own,
 		Learner: h.Learner, Leader: h.Leads(), Answers: h.Answers, Healthy: h.Err == nil, Version: h.Status.Version, Revision: h.Status.Revision,
 		Applied: h.Status.Applied, Behind: etcd.Lag(all, h), Size: h.Status.Size, InUse: h.Status.InUse, Quota: h.Status.Quota,
 		Alarms: append([]string{}, etcd.AlarmsOf(all, h)...),
