@@ -30,6 +30,9 @@ type verdict struct {
 // stays if the former one could do harm: a static Pod of another version over newer data, or a certificate for a former key.
 func (r *Record) judge(env *step.Env, f File) (v verdict, err error) {
 	v.former, err = r.OriginalContent(env, f)
+	if err != nil && f.Server != "" { // all other files go back nevertheless
+		v.stays, err = "not a kubeconfig file that can be read", nil
+	}
 	if err != nil || IsKubeconfig(env, f.Path) { // only its server goes back
 		return v, err
 	}
@@ -66,7 +69,11 @@ func (r *Record) eachFormer(env *step.Env, back func(f File, former []byte) erro
 			return err
 		}
 		if v.stays != "" {
-			env.UI.Warn("keeping "+f.Path+", which somebody else has written since the change: it's "+v.stays, "the file from before the change is "+filepath.Join(r.dir, f.BackupName))
+			remedy := "the file from before the change is " + filepath.Join(r.dir, f.BackupName)
+			if f.Server != "" {
+				remedy = "its server before the change was https://" + f.Server
+			}
+			env.UI.Warn("keeping "+f.Path+", which somebody else has written since the change: it is "+v.stays, remedy)
 			continue
 		}
 		if v.others != nil {

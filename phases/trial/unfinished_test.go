@@ -60,6 +60,24 @@ func TestFilesOfKeptServer(t *testing.T) {
 }
 
 // TestBesideExchange: while etcd's data is replaced, its static Pod is away on purpose, and no change goes back.
+func TestBrokenKubeconfigStays(t *testing.T) {
+	const other = "/etc/kubernetes/audit.yaml"
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	path := s.Env.Config.Paths.KubeletKubeconfig()
+	s.Put(t, other, "former")
+	s.Put(t, path, "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: \"https://192.0.2.1:6443\"}}]\n"+
+		"contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\nusers: [{name: a}]\n")
+	writes := []Write{{Path: path, Data: []byte("new")}, {Path: other, Data: []byte("new")}}
+	record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", writes, Record{})
+	phasetest.Fatal(t, err)
+	s.Put(t, other, "new")
+	s.Put(t, path, "broken: [")
+	phasetest.Fatal(t, record.RestoreFiles(s.Env))
+	if s.Get(t, other) != "former" || s.Get(t, path) != "broken: [" {
+		t.Errorf("%s has %q, and %s %q", other, s.Get(t, other), path, s.Get(t, path))
+	}
+}
+
 func TestBesideExchange(t *testing.T) {
 	const etcd = "/etc/kubernetes/manifests/etcd.yaml"
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
