@@ -153,6 +153,7 @@ func TestJoinControlPlane(t *testing.T) {
 			h.put(manifests+"kube-scheduler.yaml", "a: b")
 		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-pki-ca.crt] | /etc/kubernetes/pki/ca.crt",
 			"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | kube-scheduler"}},
+		{name: "data of a former etcd, set aside", make: func(h *fakeHost) { h.put("/var/lib/etcd/member.before-recover-2026-02-03-04-05-06/wal", "") }},
 		{name: "foreign data of etcd", make: func(h *fakeHost) { h.put("/var/lib/etcd/member/wal", "") },
 			want: []string{"[ERROR DirAvailable--var-lib-etcd] | /var/lib/etcd | empty | etcd | `slipway reset` | etcd.local.dataDir"}},
 		{name: "small", make: func(h *fakeHost) { h.Has.CPUs = 1 },

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // portUse is a TCP port and the program that will listen on it, on one address or, if that's empty, on all of them.
@@ -124,8 +125,9 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 	return func(_ context.Context, h View) []fault.Finding {
 		entries, err := content(h, dir)
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-			_, being := host.LeftoverOf(e.Name())
-			return being // the probe of WritableFolders, which runs at the same time
+			_, being := host.LeftoverOf(e.Name()) // the probe of WritableFolders, which runs at the same time
+			at, _ := thisnode.ParseOldEtcdData(e.Name())
+			return being || !at.IsZero() // data of a former etcd, which `reset` keeps
 		})
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

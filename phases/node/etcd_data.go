@@ -19,9 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdMemberDir is the directory in etcd's data directory that has all of its data.
-const EtcdMemberDir = "member"
-
 // etcdVolume is the data volume of etcd's static Pod.
 const etcdVolume = "etcd-data"
 
@@ -92,7 +89,7 @@ func OwnEtcdCluster(env *step.Env) (uint64, error) {
 	}
 	dir := EtcdWALDir(pod)
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(EtcdDataDir(pod), EtcdMemberDir, "wal")
+		dir = filepath.Join(EtcdDataDir(pod), thisnode.EtcdMemberDir, "wal")
 	}
 	path, head, err := newestLog(env, dir)
 	if err != nil || path == "" {
@@ -147,7 +144,7 @@ func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 	}
 	for _, pod := range pods {
 		if dir := EtcdDataDir(pod); filepath.IsAbs(dir) {
-			trees, logs = append(trees, filepath.Join(dir, EtcdMemberDir)), append(logs, filepath.Join(dir, EtcdMemberDir, "wal"))
+			trees, logs = append(trees, filepath.Join(dir, thisnode.EtcdMemberDir)), append(logs, filepath.Join(dir, thisnode.EtcdMemberDir, "wal"))
 		}
 	}
 	return trees, logs, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -36,15 +37,8 @@ type EtcdDataReplacement struct {
 	Data, NewData, OldData string
 }
 
-// Names beside the directory `member`. OldData is made of oldInfix, the workflow and the time. In EtcdReplayDir, an etcd adds to a
-// copy of the database what's only in the log.
-const (
-	EtcdReplayDir = EtcdMemberDir + ".replay"
-	// EtcdReplayName is the name of the static Pod of that etcd, and of its container.
-	EtcdReplayName = "etcd-replay"
-	newSuffix      = ".new"
-	oldInfix       = ".before-"
-)
+// EtcdReplayName is the name of the static Pod of an etcd that works in thisnode.EtcdReplayDir, and of its container.
+const EtcdReplayName = "etcd-replay"
 
 // NewEtcdDataReplacement is for the etcd of a static Pod. Without OldData, it's incomplete.
 func NewEtcdDataReplacement(manifest []byte) (EtcdDataReplacement, error) {
@@ -57,8 +51,7 @@ func NewEtcdDataReplacement(manifest []byte) (EtcdDataReplacement, error) {
 			return EtcdDataReplacement{}, errors.Errorf("etcd keeps data outside of %s (%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", dir, elsewhere)
 		}
 	}
-	data := filepath.Join(dir, EtcdMemberDir)
-	return EtcdDataReplacement{Data: data, NewData: data + newSuffix}, nil
+	return EtcdDataReplacement{Data: filepath.Join(dir, thisnode.EtcdMemberDir), NewData: filepath.Join(dir, thisnode.EtcdNewDataDir)}, nil
 }
 
 // keepsElsewhere says how a static Pod makes etcd keep data elsewhere than in one directory tree; empty if it doesn't.
@@ -80,24 +73,9 @@ func keepsElsewhere(pod *corev1.Pod) string {
 	return ""
 }
 
-// OldDataPath returns a name for the old data, for a workflow such as rollback. ParseOldDataName recognizes it.
+// OldDataPath returns a path for the old data, for a workflow such as rollback.
 func (x EtcdDataReplacement) OldDataPath(workflow string, now time.Time) string {
-	return x.Data + oldInfix + workflow + "-" + now.UTC().Format(host.BackupTime)
-}
-
-// ParseOldDataName reports whether an EtcdDataReplacement has given this name to something beside etcd's data: to old data, of a
-// time, or, with the zero time, to new data that isn't in place yet.
-func ParseOldDataName(name string) (at time.Time, found bool) {
-	if of, partial := host.LeftoverOf(name); partial {
-		name = of
-	}
-	if name == EtcdMemberDir+newSuffix || name == EtcdReplayDir {
-		return time.Time{}, true
-	}
-	rest, found := strings.CutPrefix(name, EtcdMemberDir+oldInfix)
-	workflow, stamp, _ := strings.Cut(rest, "-")
-	at, err := time.Parse(host.BackupTime, stamp)
-	return at, found && workflow != "" && err == nil
+	return filepath.Join(filepath.Dir(x.Data), thisnode.OldEtcdDataName(workflow, now))
 }
 
 // CheckPrerequisites fails if this host can't go through all steps: once etcd's static Pod is gone, it's too late to find out.

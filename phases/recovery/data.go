@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -76,7 +77,7 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 	if replayed, err := host.Exists(env.Host, r.replayDir()); err != nil {
 		return err
 	} else if replayed {
-		from = filepath.Join(r.replayDir(), node.EtcdMemberDir)
+		from = filepath.Join(r.replayDir(), thisnode.EtcdMemberDir)
 	}
 	ready := func() error {
 		err := node.Check(ctx, env, r.spaceQuestion(1))

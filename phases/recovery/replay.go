@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -25,7 +26,7 @@ const (
 
 // replayDir is the data directory of the etcd that replays the log.
 func (r *Recovery) replayDir() string {
-	return filepath.Join(filepath.Dir(r.replacement.Data), node.EtcdReplayDir)
+	return filepath.Join(filepath.Dir(r.replacement.Data), thisnode.EtcdReplayDir)
 }
 
 // replay lets an etcd add to a copy of the database what's only in the log: only it knows how to. Nobody can reach it, and etcd's
@@ -94,7 +95,7 @@ func replayPod(manifest []byte, dataDir string) ([]byte, error) {
 	c := &pod.Spec.Containers[0]
 	c.Name = replayName
 	flags := []string{
-		"--data-dir=" + filepath.Join(dataDir, node.EtcdReplayDir), "--listen-client-urls=https://" + replayAddress + ":2379", "--listen-peer-urls=https://" + replayAddress + ":2380",
+		"--data-dir=" + filepath.Join(dataDir, thisnode.EtcdReplayDir), "--listen-client-urls=https://" + replayAddress + ":2379", "--listen-peer-urls=https://" + replayAddress + ":2380",
 	}
 	if len(c.Args) > 0 {
 		c.Args = append(c.Args, flags...)

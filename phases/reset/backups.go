@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/node"
 )
@@ -26,7 +27,7 @@ func (c *cleanup) etcdBackups() (paths []string) {
 	}
 	for _, dir := range c.etcdDirs {
 		for _, name := range c.entries(dir) {
-			if _, aside := node.ParseOldDataName(name); aside {
+			if _, aside := thisnode.ParseOldEtcdData(name); aside {
 				paths = append(paths, filepath.Join(dir, name))
 			}
 		}

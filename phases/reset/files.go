@@ -65,13 +65,35 @@ func (c *cleanup) removeEtcdData(context.Context) {
 	case !filepath.IsAbs(dir):
 		c.warnf("the static Pod of etcd does not say where its data is, so the data stays")
 	case dir == config.DefaultEtcdDataDir:
-		c.removeTree(dir)
+		c.removeAllButOldData(dir)
 	default:
-		c.removeTree(filepath.Join(dir, "member"))
+		c.removeTree(filepath.Join(dir, thisnode.EtcdMemberDir))
 		c.removeEmpty(dir)
 	}
 	if wal := node.EtcdWALDir(data); filepath.IsAbs(wal) {
 		c.removeLog(wal)
+	}
+}
+
+// removeAllButOldData empties etcd's own directory. Data that a restore, a recovery or a rollback has set aside stays, unless backups
+// go, too: it may be the only copy of the last changes.
+func (c *cleanup) removeAllButOldData(dir string) {
+	isOld := func(name string) bool {
+		at, _ := thisnode.ParseOldEtcdData(name)
+		return !at.IsZero()
+	}
+	names := c.entries(dir)
+	if c.Config.Reset.Backups || !slices.ContainsFunc(names, isOld) {
+		c.removeTree(dir)
+		return
+	}
+	for _, name := range slices.DeleteFunc(names, isOld) {
+		path := filepath.Join(dir, name)
+		if info, err := c.Host.Lstat(path); err == nil && info.IsDir() {
+			c.removeTree(path)
+		} else {
+			c.removeFile(path)
+		}
 	}
 }
 
@@ -87,7 +109,7 @@ func (c *cleanup) removeLog(dir string) {
 
 // warnOfEtcdData warns of data whose owner is unknown.
 func (c *cleanup) warnOfEtcdData() {
-	member := filepath.Join(config.DefaultEtcdDataDir, "member")
+	member := filepath.Join(config.DefaultEtcdDataDir, thisnode.EtcdMemberDir)
 	if _, err := c.Host.Lstat(member); err == nil {
 		c.warnf("%s stays: it holds etcd data, and nothing shows that it is this node's: no static Pod was set aside when the member left", member)
 	}

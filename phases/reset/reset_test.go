@@ -599,6 +599,23 @@ func TestKubeletSocket(t *testing.T) {
 	}
 }
 
+// TestResetKeepsOldData: in etcd's own directory, only data set aside stays, and the next node may use the directory.
+func TestResetKeepsOldData(t *testing.T) {
+	const old = "/var/lib/etcd/member.before-recover-2026-02-03-04-05-06"
+	s := newResetScene(t, map[string]string{
+		old + "/snap/db":                      "every Secret",
+		"/var/lib/etcd/member.new/snap/db":    "half",
+		"/var/lib/etcd/member/wal/0.wal":      "",
+		"/var/lib/etcd/notes":                 "mine",
+		"/etc/kubernetes/manifests/etcd.yaml": strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd"),
+	})
+	phasetest.Once(t, s.reset(t), phasetest.Line{"[WARNING]", "Secret", old})
+	left, err := s.host.ReadDir("/var/lib/etcd")
+	if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(old) {
+		t.Errorf("left: %v; %v", left, err)
+	}
+}
+
 // TestResetNamesBackups: reset names the copies of etcd's data left by upgrades and rollbacks; `down --host` removes them.
 func TestResetNamesBackups(t *testing.T) {
 	const stamp = "2026-02-03-04-05-06"

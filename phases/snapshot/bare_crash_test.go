@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -94,7 +95,7 @@ func runBare(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 		_, err := h.Lstat(path)
 		return err == nil
 	}
-	data := exists(filepath.Join(n.Cluster.Etcd.Local.DataDir, node.EtcdMemberDir))
+	data := exists(filepath.Join(n.Cluster.Etcd.Local.DataDir, thisnode.EtcdMemberDir))
 	if exists("/etc/kubernetes/manifests/etcd.yaml") && !data {
 		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -149,7 +150,7 @@ func (b *BareHost) restoreFiles(ctx context.Context, env *step.Env) error {
 	if b.journal.Replaced {
 		return nil
 	}
-	if err := noData(env, filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, node.EtcdMemberDir)); err != nil {
+	if err := noData(env, filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, thisnode.EtcdMemberDir)); err != nil {
 		return err
 	}
 	env.UI.Printf("Restoring the cluster from %s", b.what())

@@ -62,7 +62,7 @@ func (p *PruneData) find(env *step.Env, dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if _, aside := node.ParseOldDataName(e.Name()); aside {
+		if _, aside := thisnode.ParseOldEtcdData(e.Name()); aside {
 			p.dirs = append(p.dirs, filepath.Join(dir, e.Name()))
 		}
 	}
