@@ -50,12 +50,18 @@ func knownRuntimes() []hostRuntime {
 	return list
 }
 
+// isOwnSocket reports whether a socket is a bundle's containerd's. In a configuration, it's usually below /var/run, which is /run.
+func isOwnSocket(socket string) bool {
+	path := strings.TrimPrefix(socket, "unix://")
+	return "unix://"+strings.TrimPrefix(path, "/var") == containerd.Socket
+}
+
 // findRuntime looks for the kubelet's runtime: the operator's, or else a bundle's containerd. Containerd's own guide puts its
 // unit where a bundle does, so the record tells whose it is. Of several, only a runtime that answers counts: Docker brings a
 // containerd with CRI disabled.
 func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, error) {
 	own := knownRuntimes()[0]
-	if socket := env.Machine.CRISocket; socket != "" && socket != own.socket {
+	if socket := env.Machine.CRISocket; socket != "" && !isOwnSocket(socket) {
 		return hostRuntime{socket: socket, owner: foreignRuntime}, nil
 	}
 	bundled, err := broughtContainerd(env)

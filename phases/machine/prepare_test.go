@@ -284,6 +284,19 @@ func TestPrepareSocket(t *testing.T) {
 	}
 }
 
+// TestPrepareDefaultSocket: a configuration's default socket is the bundle's containerd, before it's installed and afterwards.
+func TestPrepareDefaultSocket(t *testing.T) {
+	h, root := newBareHost(t)
+	for _, version := range []string{"v1.37.1", "v1.37.2"} {
+		env := h.env(&bytes.Buffer{})
+		env.Machine.CRISocket = "unix://" + config.KnownSockets()[0]
+		phasetest.Fatal(t, step.Run(t.Context(), env, (&Prepare{Bundle: testBundle(t, version)}).Phases(), step.Options{Serial: true}))
+		if got := fixture.Get(t, root, "/usr/local/bin/containerd"); !strings.Contains(got, version) {
+			t.Errorf("after the bundle of %s, containerd is %q", version, got)
+		}
+	}
+}
+
 // TestPrepareWithPackages uses the installed runtime, and neither replaces nor doubles it.
 func TestPrepareWithPackages(t *testing.T) {
 	h, root := newBareHost(t)

@@ -58,7 +58,7 @@ func runResetImages(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	own, err := ownContainerd(ctx, env)
-	if err != nil || own && record.criSocket() == containerd.Socket { // then they go with its data
+	if err != nil || own && isOwnSocket(record.criSocket()) { // then they go with its data
 		return err
 	}
 	there, err := host.Exists(env.Host, strings.TrimPrefix(record.criSocket(), "unix://"))
