@@ -6,6 +6,7 @@ package tokens
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/url"
 
 	"github.com/pkg/errors"
@@ -63,7 +64,8 @@ func (s Store) JoinCommand(ctx context.Context, token config.Token, key config.S
 	if err != nil || u.Host == "" {
 		return JoinCommand{}, errors.Errorf("%s: the server is not a URL such as https://10.0.0.1:6443", source)
 	}
-	c := JoinCommand{Endpoint: u.Host, Token: token.ID + "." + token.Secret.Reveal(), CertificateKey: key.Reveal()}
+	endpoint := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")) // `join` wants a port
+	c := JoinCommand{Endpoint: endpoint, Token: token.ID + "." + token.Secret.Reveal(), CertificateKey: key.Reveal()}
 	for _, cert := range ca {
 		c.Pins = append(c.Pins, certs.PublicKeyPin(cert))
 	}

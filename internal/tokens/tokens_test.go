@@ -114,7 +114,7 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	if got := command(""); got != "slipway join 192.0.2.11:6443"+tail {
 		t.Errorf("without cluster-info: %s", got)
 	}
-	info, err := kubeconfig.ClusterInfo("https://lb.example:443", []*x509.Certificate{ca})
+	info, err := kubeconfig.ClusterInfo("https://lb.example", []*x509.Certificate{ca})
 	if err != nil {
 		t.Fatal(err)
 	}
