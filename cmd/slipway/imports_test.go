@@ -164,7 +164,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/recovery": {
 		"phases/backup", "phases/node", "phases/step", "phases/trial", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/host",
-		"internal/ownership", "internal/retry",
+		"internal/ownership", "internal/retry", "internal/thisnode",
 	},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
