@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -264,6 +266,21 @@ func TestPrepareKeepsSandbox(t *testing.T) {
 	record, err := readPrepared(h)
 	if phasetest.Fatal(t, err); !slices.Equal(record.Images, []string{sandbox}) {
 		t.Errorf("the record has %q", record.Images)
+	}
+}
+
+// TestHostResetWithoutSwap finishes, and says so, if the swap of before can't be turned on: zram's has to be made first.
+func TestHostResetWithoutSwap(t *testing.T) {
+	h, _ := newBareHost(t)
+	h.mustPrepare(t, &Prepare{})
+	h.Fail["swapon /swapfile"] = errors.New("invalid argument")
+	var out bytes.Buffer
+	if err := step.Run(t.Context(), h.env(&out), Reset(), step.Options{Serial: true}); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	phasetest.Once(t, out.String(), phasetest.Line{"[WARNING]", "invalid argument"})
+	if _, err := h.Lstat(thisnode.PreparedPath); err == nil {
+		t.Error("the record of the host's state before is left")
 	}
 }
 

@@ -5,6 +5,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -99,8 +100,8 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 	}
 	for _, area := range record.Swap {
 		env.UI.Printf("Turning on swap on %s", area)
-		if err := env.Host.SwapOn(area); host.IgnoreMissing(err) != nil {
-			return err
+		if err := env.Host.SwapOn(area); host.IgnoreMissing(err) != nil { // zram's has to be made first, for example
+			env.UI.Warn(fmt.Sprintf("swap stays off until the next boot: %v", err), "`systemctl start swap.target` turns on all swap that systemd knows")
 		}
 	}
 	return nil
