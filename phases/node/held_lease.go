@@ -26,17 +26,17 @@ type Lease struct {
 	purpose Purpose
 	// Held is false if the API doesn't answer, so nobody can hold the Lease, or if this host has no credentials for it.
 	Held bool
-	// resumed is set if this node already holds the Lease, or may, from an interrupted or failed run.
-	resumed bool
 	// keepOnFailure is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Lease.
 	keepOnFailure *bool
-	// release returns the Lease. Only a node in good order does: any other keeps it.
-	release func(context.Context) error
+	// release returns the Lease. Only a node in good order does: any other keeps it. cancel is for a run that has stopped nothing: it
+	// returns the Lease, or leaves it to the interrupted or failed run that had it before.
+	release, cancel func(context.Context) error
 }
 
 // NoLease is for a worker: it has no components to restart, and no right to the Lease.
 func NoLease() Lease {
-	return Lease{keepOnFailure: new(bool), release: func(context.Context) error { return nil }}
+	nothing := func(context.Context) error { return nil }
+	return Lease{keepOnFailure: new(bool), release: nothing, cancel: nothing}
 }
 
 // turnInterval is how often a waiting run looks at the Lease, or repeats its checks.
@@ -65,10 +65,17 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 		return Lease{}, err
 	}
 	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
-	return Lease{purpose: purpose, Held: true, resumed: before != "", keepOnFailure: new(bool), release: func(ctx context.Context) error {
+	mine := Lease{purpose: purpose, Held: true, keepOnFailure: new(bool), release: func(ctx context.Context) error {
 		stop()
 		return returnLease(ctx, env, purpose)
-	}}, nil
+	}}
+	if mine.cancel = mine.release; before != "" {
+		mine.cancel = func(ctx context.Context) error {
+			stop()
+			return restorePurpose(ctx, env, before)
+		}
+	}
+	return mine, nil
 }
 
 // ReachTimeout limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
@@ -105,7 +112,8 @@ func isFull(ctx context.Context, env *step.Env) bool {
 }
 
 func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
-	return Lease{purpose: purpose, resumed: true, keepOnFailure: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
+	keep := func(context.Context) error { return nil } // an earlier run may hold the Lease
+	return Lease{purpose: purpose, keepOnFailure: new(bool), cancel: keep, release: func(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 		defer cancel()
 		if err := returnLease(limited, env, purpose); purpose.changesVersion() {
@@ -139,15 +147,12 @@ func (t Lease) KeepOnFailure() {
 }
 
 // Cancel ends a turn in which nothing was stopped, and returns err. If an earlier run may have stopped something, the node keeps
-// the Lease.
+// the Lease, with that run's purpose.
 func (t Lease) Cancel(ctx context.Context, err error) error {
-	if t.resumed {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTimeout)
 	defer cancel()
-	if released := t.release(ctx); err == nil {
-		err = released
+	if cancelled := t.cancel(ctx); err == nil {
+		err = cancelled
 	}
 	return err
 }

@@ -85,8 +85,8 @@ func TestTakeTurn(t *testing.T) {
 				if waited := time.Since(began).Truncate(leaseSilence); err != nil || s.Holder(t) != "cp-1" || waited != test.waited {
 					t.Fatalf("error %v, holder %q after %s", err, s.Holder(t), waited)
 				}
-				if mine.resumed != (test.holder == "cp-1") {
-					t.Errorf("continued: %t", mine.resumed)
+				if err := mine.Cancel(t.Context(), nil); err != nil || (s.Holder(t) == "cp-1") != (test.holder == "cp-1") {
+					t.Errorf("cancelled: error %v, holder %q", err, s.Holder(t))
 				}
 				if err := mine.release(t.Context()); err != nil || s.Holder(t) != "" {
 					t.Errorf("afterwards: error %v, holder %q", err, s.Holder(t))

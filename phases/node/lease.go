@@ -132,16 +132,18 @@ func (w *leaseWatch) abandoned(env *step.Env) *HeldError {
 // holder. Another holder loses the Lease only if its Node is gone, or if it's `abandoned` and hasn't renewed the Lease since.
 func takeLease(ctx context.Context, env *step.Env, purpose Purpose, abandoned *HeldError) (before Purpose, err error) {
 	lease := newUpgradeLease()
+	first := true
 	take := func() (bool, error) {
 		if err := mayTakeLease(ctx, env, lease, abandoned); err != nil {
 			return false, err
 		}
 		now := metav1.NewMicroTime(env.Host.Now())
-		if before = ""; holderOf(lease) == env.Config.Name {
-			before = purposeOf(lease)
-		} else {
+		if holderOf(lease) != env.Config.Name {
 			lease.Spec.AcquireTime = &now
+		} else if first { // a later attempt may find what this run wrote, if the answer to that was lost
+			before = purposeOf(lease)
 		}
+		first = false
 		if !before.changesVersion() || purpose.changesVersion() {
 			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(purpose))
 		}
@@ -192,6 +194,19 @@ func purposeOf(lease *coordinationv1.Lease) Purpose {
 		return ForUpgrade
 	}
 	return purpose
+}
+
+// restorePurpose leaves an interrupted run its Lease as if this run hadn't resumed it, so that one that expires still does.
+func restorePurpose(ctx context.Context, env *step.Env, before Purpose) error {
+	lease := newUpgradeLease()
+	_, err := env.Cluster.Update(ctx, lease, func() (bool, error) {
+		if holderOf(lease) != env.Config.Name || purposeOf(lease) == before {
+			return false, nil
+		}
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(before))
+		return true, nil
+	})
+	return err
 }
 
 // returnLease leaves the Lease without a holder, unless this node holds it for an unfinished change of its version, and purpose

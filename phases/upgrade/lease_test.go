@@ -24,9 +24,31 @@ type listed struct {
 
 func (l listed) Nodes(context.Context) ([]corev1.Node, error) { return l.nodes, nil }
 
-// TestTurnAfterRefusal: a run that has replaced nothing returns the Lease, unless an earlier run may have replaced something.
+// unheard is a cluster whose first answer to each write is lost, so the client tries again.
+type unheard struct{ listed }
+
+func (u unheard) Update(ctx context.Context, obj cluster.Object, change func() (bool, error)) (bool, error) {
+	if found, err := u.Cluster.Update(ctx, obj, change); err != nil || !found {
+		return found, err
+	}
+	return u.Cluster.Update(ctx, obj, change)
+}
+
+// TestTurnAfterRefusal: a run that has replaced nothing returns the Lease, unless an earlier run may have replaced something. That
+// run's Lease still ends as it would have ended without this one.
 func TestTurnAfterRefusal(t *testing.T) {
-	for name, earlier := range map[string]string{"at first": "", "continued": "cp-1"} {
+	for name, row := range map[string]struct {
+		earlier string // its purpose
+		lost    bool
+	}{
+		"at first":                  {},
+		"at first, an answer lost":  {lost: true},
+		"continued":                 {earlier: "upgrade"},
+		"continued, an answer lost": {earlier: "upgrade", lost: true},
+		"a failed renewal":          {earlier: "renewal"},
+		"a renewal, an answer lost": {earlier: "renewal", lost: true},
+		"a rollback":                {earlier: "rollback"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := phasetest.PlaneToUpgrade(t)
 			s.FakeHost.Jobs = nil
@@ -35,14 +57,18 @@ func TestTurnAfterRefusal(t *testing.T) {
 			s.Config.Timeouts.KubeletHealthCheck = 10 * time.Millisecond
 			other := cluster.NewNode("cp-2")
 			other.Labels = map[string]string{cluster.LabelControlPlane: ""}
-			s.Cluster = listed{s.API, []corev1.Node{*other}}
-			if earlier != "" {
-				s.Holds(t, earlier, time.Hour)
+			api, holder := listed{s.API, []corev1.Node{*other}}, ""
+			if s.Cluster = api; row.lost {
+				s.Cluster = unheard{api}
+			}
+			if row.earlier != "" {
+				holder = "cp-1"
+				s.HoldsFor(t, holder, row.earlier, time.Hour)
 			}
 			err := runUpgradeControlPlane(t.Context(), s.Env)
 			fact.Error(t, err, "node cp-2", "not Ready")
-			if s.Holder(t) != earlier {
-				t.Errorf("holder %q, want %q", s.Holder(t), earlier)
+			if s.Holder(t) != holder || s.PurposeNow(t) != row.earlier {
+				t.Errorf("holder %q for %q, want %q for %q", s.Holder(t), s.PurposeNow(t), holder, row.earlier)
 			}
 			if changed := s.FakeHost.Jobs; len(changed) > 0 {
 				t.Errorf("did %q", changed)
