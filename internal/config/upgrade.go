@@ -34,7 +34,12 @@ type Upgrade struct {
 	Before       *Node
 	Earlier      []Earlier
 	ContextLines int // the number of lines `upgrade diff` shows around each difference
+	// Stored are the texts that an upgrade was loaded from. It doesn't go on if one of them has been changed since.
+	Stored []StoredText
 }
+
+// StoredText is a key's text in a ConfigMap in kube-system; empty if there's none.
+type StoredText struct{ ConfigMap, Key, Text string }
 
 // Earlier is this node with the ClusterConfiguration of an earlier time. Its files from then are made from it, and so are those of
 // operators who have edited them since.

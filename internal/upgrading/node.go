@@ -61,6 +61,7 @@ func (s Source) Node(ctx context.Context, self *config.UpgradeSelf) (*config.Nod
 		return nil, warnings, err
 	}
 	upgrade.Version = n.Cluster.KubernetesVersion
+	upgrade.Stored = append(components.texts, config.StoredText{ConfigMap: manifests.KubeadmConfigMap, Key: manifests.KubeadmConfigKey, Text: string(stored)})
 	return n.With(func(n *config.Node) { n.Upgrade = &upgrade }), warnings, nil
 }
 
@@ -127,25 +128,29 @@ func keepStartupTimeout(h host.Host, given *config.Timeouts) *config.Timeouts {
 	return &kept
 }
 
-// components holds the stored configurations of the kubelets and of kube-proxy; nil means generate it.
-type components struct{ kubelet, kubeProxy []byte }
+// components holds the stored configurations of the kubelets and of kube-proxy; nil means generate it. texts are as stored.
+type components struct {
+	kubelet, kubeProxy []byte
+	texts              []config.StoredText
+}
 
 // readComponents reads the stored configurations. The first node regenerates any that an earlier version generated, with the new
 // version's defaults. The others use the result: some defaults depend on the host.
 func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
-	if c.kubelet, err = readComponent(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
+	if c.kubelet, err = c.read(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
 		return c, err // a worker mustn't read the other ConfigMap, and needs only this
 	}
-	c.kubeProxy, err = readComponent(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
+	c.kubeProxy, err = c.read(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
 	return c, err
 }
 
-func readComponent(ctx context.Context, api cluster.Cluster, name, key string, regenerate bool) ([]byte, error) {
+func (c *components) read(ctx context.Context, api cluster.Cluster, name, key string, regenerate bool) ([]byte, error) {
 	cm := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
 	}
 	found, err := api.Get(ctx, cm)
+	c.texts = append(c.texts, config.StoredText{ConfigMap: name, Key: key, Text: cm.Data[key]})
 	if err != nil || !found || regenerate && manifests.Generated(cm) {
 		return nil, errors.WithMessage(err, "the cluster's settings of a component")
 	}

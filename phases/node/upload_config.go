@@ -16,29 +16,28 @@ import (
 
 // UploadConfig is the phase upload-config of init: it stores the configuration as it is.
 func UploadConfig() step.Phase {
-	asIs := func(context.Context, *step.Env, *corev1.ConfigMap, string) error { return nil }
+	store := func(ctx context.Context, env *step.Env, name, _ string, objs []manifests.Object) error {
+		return env.Keeper().EnsureMissing(ctx, "init phase upload-config "+name, objs...)
+	}
 	flags := []string{"config", "cri-socket", "dry-run", "kubeconfig", "profile"}
-	return UploadConfigWith("Store the configuration in the cluster, for the nodes that join", flags, asIs)
+	return UploadConfigWith("Store the configuration in the cluster, for the nodes that join", flags, store)
 }
 
-// UploadConfigWith is UploadConfig for another workflow. complete may add to each ConfigMap, which has the configuration under key.
+// UploadConfigWith is UploadConfig for another workflow. store writes the objects of the phase name: a ConfigMap, which has the
+// configuration under key, and the rights to read it.
 func UploadConfigWith(summary string, flags []string,
-	complete func(ctx context.Context, env *step.Env, cm *corev1.ConfigMap, key string) error) step.Phase {
+	store func(ctx context.Context, env *step.Env, name, key string, objs []manifests.Object) error) step.Phase {
 	upload := func(name, kind, key string, objects func(*config.Node) ([]manifests.Object, error)) step.Phase {
 		return step.Phase{Name: name, Summary: "Upload the " + kind, Flags: flags, Run: func(ctx context.Context, env *step.Env) error {
 			objs, err := objects(env.Config)
 			if err != nil {
 				return err
 			}
-			cm := objs[0].(*corev1.ConfigMap)
-			if err := complete(ctx, env, cm, key); err != nil {
-				return err
-			}
-			env.UI.Printf("Storing the %s in ConfigMap %s/%s", kind, cm.Namespace, cm.Name)
+			env.UI.Printf("Storing the %s in ConfigMap %s/%s", kind, objs[0].GetNamespace(), objs[0].GetName())
 			if err := env.Keeper().KeepUnknown(ctx, objs); err != nil {
 				return err
 			}
-			return env.Keeper().EnsureMissing(ctx, "init phase upload-config "+name, objs...)
+			return store(ctx, env, name, key, objs)
 		}}
 	}
 	return step.Phase{Name: "upload-config", Summary: summary, Flags: flags, SideBySide: true, Children: []step.Phase{

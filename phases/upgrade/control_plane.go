@@ -42,6 +42,9 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
+	if err := unchanged(ctx, env); err != nil {
+		return mine.Cancel(ctx, err)
+	}
 	components, err := node.Outdated(ctx, env)
 	if err == nil {
 		err = prepareUpgrade(ctx, env, components)

@@ -11,8 +11,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
-	"github.com/slipway-k8s/slipway/phases/edits"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -60,10 +58,6 @@ func Node() []step.Phase {
 		postUpgrade(),
 		{Name: "uncordon", Summary: "Uncordon this node, if the phase drain has cordoned it", Flags: common, Run: runUncordon},
 	}
-}
-
-func upgradeUploadConfig() step.Phase {
-	return node.UploadConfigWith("Store the configuration with the new version in the cluster", common, edits.NoteLastChange)
 }
 
 func runUpgradeBootstrapToken(ctx context.Context, env *step.Env) error {
