@@ -4,6 +4,7 @@
 package edits
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -151,11 +152,14 @@ func kubeletPatch(have, wanted map[string]any, fields []string) ([]byte, error) 
 	return patch, errors.WithStack(err)
 }
 
-// KubeletFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
+// KubeletFindings finds fields of this host's kubelet configuration that the upgrade would overwrite. A failed comparison may hide
+// some.
 func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	e, err := editsOfKubelet(ctx, env)
 	if err != nil {
-		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Error,
+			cmp.Or(fault.Remedy(err), "make sure that the API answers and that the file is valid, and run the same command again")+"; to drop any edits, use "+fault.Ignoring(KubeletCheck),
+			"edits of the kubelet's configuration were not checked: %v", err)}
 	}
 	if e == nil {
 		return nil

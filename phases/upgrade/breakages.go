@@ -28,17 +28,23 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
+// inventoryTimeout limits each half of the checks: an API that's away takes the cluster's, not this host's.
 const inventoryTimeout = 30 * time.Second
 
 // upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
 func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
-	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	limited, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
-	find := nodeBreakages
+	var found []fault.Finding
+	var members []etcd.Health
 	if env.Config.Upgrade.First {
-		find = clusterBreakages
+		found, members = clusterBreakages(limited, env)
+	} else { // `upgrade apply` has checked the cluster, but can't see a host's flags and files
+		found = ownBreakages(limited, env)
 	}
-	found := slices.DeleteFunc(find(ctx, env), func(f fault.Finding) bool {
+	limited, cancelHost := context.WithTimeout(ctx, inventoryTimeout)
+	defer cancelHost()
+	found = slices.DeleteFunc(append(found, faultsHere(limited, env, members)...), func(f fault.Finding) bool {
 		return f.Name == imagesCheck && f.Severity != fault.Error // the upgrade pulls them next
 	})
 	for i := range found {
@@ -49,11 +55,11 @@ func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
 	return asQuestions(found)
 }
 
-// clusterBreakages finds what `upgrade apply` breaks, and faults of this control plane.
-func clusterBreakages(ctx context.Context, env *step.Env) []fault.Finding {
+// clusterBreakages finds what `upgrade apply` breaks, and returns etcd's members if it could ask them.
+func clusterBreakages(ctx context.Context, env *step.Env) ([]fault.Finding, []etcd.Health) {
 	state, err := lookFromHere(ctx, env)
 	if err != nil {
-		return notChecked(err)
+		return notChecked(err), nil
 	}
 	sources := inventory.Sources{API: env.Cluster, Etcd: env.Etcd}
 	if env.Config.Paths.AdminKubeconfig == config.DefaultAdminKubeconfig { // otherwise the user has named a server
@@ -61,22 +67,20 @@ func clusterBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	}
 	there, err := Inventory(ctx, env, state, sources)
 	if err != nil {
-		return notChecked(err)
+		return notChecked(err), nil
 	}
-	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), findBreakages(env.Config, state, there), hostFindings(ctx, env, there.Members))
+	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), findBreakages(env.Config, state, there)), there.Members
 }
 
-// nodeBreakages finds faults of this host only: `upgrade apply` has checked the cluster, but can't see a host's flags and files.
-func nodeBreakages(ctx context.Context, env *step.Env) []fault.Finding {
-	found := ownBreakages(ctx, env)
+// faultsHere finds faults of this host, whether or not the cluster could be checked. It asks etcd unless members are known.
+func faultsHere(ctx context.Context, env *step.Env, members []etcd.Health) (found []fault.Finding) {
 	if !env.Config.ControlPlane {
-		return append(found, edits.KubeletFindings(ctx, env)...)
+		return edits.KubeletFindings(ctx, env)
 	}
-	var members []etcd.Health
-	if node.UnlessLocalEtcd(env) == "" {
+	if members == nil && node.UnlessLocalEtcd(env) == "" {
 		var err error
 		if members, err = env.Etcd.Health(ctx); err != nil {
-			found = append(found, notChecked(err)...)
+			found = notChecked(err)
 		}
 	}
 	return append(found, hostFindings(ctx, env, members)...)

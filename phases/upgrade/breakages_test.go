@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// away is an API that doesn't answer any more.
+type away struct{ cluster.Cluster }
+
+func (away) Nodes(ctx context.Context) ([]corev1.Node, error) { <-ctx.Done(); return nil, ctx.Err() }
+
+func (away) Get(ctx context.Context, _ cluster.Object) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+// alarmed is an etcd without room.
+type alarmed struct{ etcd.Etcd }
+
+func (alarmed) Health(ctx context.Context) ([]etcd.Health, error) {
+	m := etcd.Member{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer}
+	return []etcd.Health{{Member: m, Answers: true, Status: etcd.Status{Version: "3.6.12", Alarms: []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}}}}, ctx.Err()
+}
+
+// TestFindingsWithoutAPI: an API that's away hides no fault of this host, and no edit that the upgrade may overwrite.
+func TestFindingsWithoutAPI(t *testing.T) {
+	const stray = "/etc/kubernetes/manifests/kube-scheduler.yaml.bak"
+	for _, first := range []bool{true, false} {
+		s := phasetest.PlaneToUpgrade(t)
+		s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...)
+		s.Config.Upgrade.First = first
+		equipped{s.FakeHost, "none", 50 << 30}.set()
+		s.Cluster, s.Etcd = away{s.API}, alarmed{s.Etcd}
+		s.HasKubelet(t, "v1.37.2")
+		s.Put(t, stray, s.Get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
+		s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nmaxPods: 200\n")
+		got := map[string]fault.Severity{}
+		synctest.Test(t, func(t *testing.T) {
+			for _, q := range upgradeBreakages(t.Context(), s.Env) {
+				for _, f := range q.Run(t.Context(), s.Host) {
+					got[f.Name] = f.Severity
+				}
+			}
+		})
+		want := map[string]fault.Severity{breakages.NotChecked: fault.Warning, strayCheck: fault.Error, etcdAlarmCheck: fault.Error, edits.KubeletCheck: fault.Error}
+		delete(got, "EtcdSnapshotSpace") // it depends on etcd's answer
+		if !maps.Equal(got, want) {
+			t.Errorf("apply %t: found %v, want %v", first, got, want)
+		}
+	}
+}
