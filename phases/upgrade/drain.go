@@ -6,12 +6,15 @@ package upgrade
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -20,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// cordonedHere annotates a Node that a run has cordoned, so the run that finishes the upgrade uncordons it.
+// cordonedHere annotates a Node that a run has cordoned with the version of the upgrade, so the run that finishes it uncordons it.
 const cordonedHere = "slipway/cordoned-for-upgrade"
 
 func unlessDrain(env *step.Env) string {
@@ -50,6 +53,25 @@ func runDrain(ctx context.Context, env *step.Env) error {
 	return evict(ctx, env, pods)
 }
 
+// isCordonedHere reports whether a run has cordoned the node for this upgrade. Since then, somebody else may have uncordoned it and
+// cordoned it for another reason, which leaves the annotation.
+func isCordonedHere(env *step.Env, node *corev1.Node) bool {
+	version, noted := node.Annotations[cordonedHere]
+	return noted && version == env.Config.Upgrade.Version && node.Spec.Unschedulable && !slices.ContainsFunc(node.ManagedFields, cordonedElsewhere)
+}
+
+// cordonedElsewhere reports whether a manager of a Node that isn't Slipway has cordoned it.
+func cordonedElsewhere(entry metav1.ManagedFieldsEntry) bool {
+	var fields struct {
+		Spec map[string]any `json:"f:spec"`
+	}
+	if entry.Manager == "slipway" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+	_, found := fields.Spec["f:unschedulable"]
+	return found
+}
+
 // cordon keeps new Pods away. If the node was cordoned before, it stays so after the upgrade.
 func cordon(ctx context.Context, env *step.Env) error {
 	node := cluster.NewNode(env.Config.Name)
@@ -59,18 +81,15 @@ func cordon(ctx context.Context, env *step.Env) error {
 			return false, nil
 		}
 		node.Spec.Unschedulable = true
-		if node.Annotations == nil {
-			node.Annotations = map[string]string{}
-		}
-		node.Annotations[cordonedHere] = "true"
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, cordonedHere, env.Config.Upgrade.Version)
 		return true, nil
 	})
-	switch _, ours := node.Annotations[cordonedHere]; {
+	switch {
 	case err != nil:
 		return err
 	case !found:
 		return errors.Errorf("the cluster has no Node %s; is that the name of this node?", env.Config.Name)
-	case already && !ours:
+	case already && !isCordonedHere(env, node):
 		env.UI.Printf("Node %s was cordoned before, and stays so after the upgrade", node.Name)
 	default:
 		env.UI.Printf("Node %s is cordoned", node.Name)
@@ -78,13 +97,15 @@ func cordon(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// runUncordon leaves a node cordoned if the phase's own command has drained it: the operator isn't done with it yet.
+// runUncordon leaves a node cordoned if the phase's own command has drained it: the operator isn't done with it yet. If somebody has
+// uncordoned it meanwhile, the annotation goes.
 func runUncordon(ctx context.Context, env *step.Env) error {
 	node := cluster.NewNode(env.Config.Name)
 	ours, cordoned := false, false
 	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
-		cordoned = node.Spec.Unschedulable
-		if _, ours = node.Annotations[cordonedHere]; !ours || env.Config.Upgrade.Drain == nil {
+		cordoned, ours = node.Spec.Unschedulable, isCordonedHere(env, node)
+		_, noted := node.Annotations[cordonedHere]
+		if !noted || cordoned && (!ours || env.Config.Upgrade.Drain == nil) {
 			return false, nil
 		}
 		delete(node.Annotations, cordonedHere)
@@ -95,7 +116,7 @@ func runUncordon(ctx context.Context, env *step.Env) error {
 	case err != nil || !cordoned:
 		return err
 	case !ours && env.Config.Upgrade.Drain != nil:
-		env.UI.Nextf("Node %s was not cordoned by Slipway, so it stays cordoned; `kubectl uncordon %s` makes it ready for Pods", node.Name, node.Name)
+		env.UI.Nextf("Node %s was not cordoned by Slipway for this upgrade, so it stays cordoned; `kubectl uncordon %s` makes it ready for Pods", node.Name, node.Name)
 	case !ours:
 	case env.Config.Upgrade.Drain == nil:
 		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)

@@ -89,7 +89,7 @@ type drainStage struct {
 func newDrainStage(t *testing.T, pods ...corev1.Pod) *drainStage {
 	t.Helper()
 	s := &drainStage{Stage: phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)}
-	s.Config.Upgrade = &config.Upgrade{Drain: &config.Drain{Timeout: time.Minute}}
+	s.Config.Upgrade = &config.Upgrade{Version: "v1.37.2", Drain: &config.Drain{Timeout: time.Minute}}
 	s.api = &drained{Plan: s.API, pods: pods, blocked: map[string]func() string{}}
 	s.Cluster = s.api
 	phasetest.Fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
@@ -268,20 +268,30 @@ func TestDrainSeesPodsThatCameLate(t *testing.T) {
 	}
 }
 
-// TestCordon: only a node cordoned by a run is uncordoned, even by a later run.
+// TestCordon: only a node that a run has cordoned for this upgrade is uncordoned, even by a later run. An annotation that is left over
+// from another time neither uncordons the node nor stays on a schedulable one.
 func TestCordon(t *testing.T) {
+	cordoned := func(version, manager string) corev1.Node {
+		return corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}, ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{cordonedHere: version},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kubelet", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:podCIDR":{}}}`)}},
+				{Manager: manager, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:unschedulable":{}}}`)}},
+			}}}
+	}
+	stays := phasetest.Line{"was cordoned", "stays"}
 	for name, c := range map[string]struct {
 		before corev1.Node
 		after  bool // cordoned
 		said   phasetest.Line
 	}{
-		"schedulable":          {said: phasetest.Line{"is cordoned\n"}},
-		"cordoned by somebody": {before: corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, after: true, said: phasetest.Line{"was cordoned", "stays"}},
-		"cordoned by a run that was killed": {before: corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cordonedHere: "true"}}, Spec: corev1.NodeSpec{Unschedulable: true},
-		}, said: phasetest.Line{"is cordoned\n"}},
+		"schedulable":                                {said: phasetest.Line{"is cordoned\n"}},
+		"cordoned by somebody":                       {before: corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, after: true, said: stays},
+		"cordoned by a run that was killed":          {before: cordoned("v1.37.2", "slipway"), said: phasetest.Line{"is cordoned\n"}},
+		"cordoned for an earlier upgrade":            {before: cordoned("v1.36.4", "slipway"), after: true, said: stays},
+		"uncordoned, and cordoned again by somebody": {before: cordoned("v1.37.2", "kubectl"), after: true, said: stays},
 		"uncordoned by somebody meanwhile": {before: corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cordonedHere: "true", "own": "x"}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cordonedHere: "v1.37.2", "own": "x"}},
 		}, said: phasetest.Line{"is cordoned\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +306,8 @@ func TestCordon(t *testing.T) {
 			}
 			s.SaidOnce(t, c.said)
 			s.Play(t, uncordon())
-			s.checkCordoned(t, c.after, false)
+			_, left := c.before.Annotations[cordonedHere]
+			s.checkCordoned(t, c.after, c.after && left)
 			if s.node(t).Annotations["own"] != n.Annotations["own"] {
 				t.Error("another annotation changed")
 			}
@@ -321,6 +332,23 @@ func TestCordonedByPhase(t *testing.T) {
 	s.Config.Upgrade.Drain = asked
 	s.Play(t, uncordon())
 	s.checkCordoned(t, false, false)
+}
+
+// TestStaleAnnotation: any upgrade removes the annotation from a node that somebody has uncordoned.
+func TestStaleAnnotation(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		s := newDrainStage(t)
+		s.Play(t, drain())
+		n := s.node(t)
+		n.Spec.Unschedulable = false
+		phasetest.Fatal(t, s.api.EnsureAbsent(t.Context(), n))
+		phasetest.Fatal(t, s.api.Ensure(t.Context(), n))
+		if !asked {
+			s.Config.Upgrade.Drain = nil
+		}
+		s.Play(t, uncordon())
+		s.checkCordoned(t, false, false)
+	}
 }
 
 // TestDrainIsNotDefault: without --drain, nothing is cordoned or evicted, as in kubeadm.
