@@ -23,7 +23,8 @@ import (
 // editedCopies begins the names of directories with edited files that a rollback has replaced.
 const editedCopies = "slipway-before-rollback-"
 
-// findEdited notes and names the files that the rollback replaces and that somebody has edited, or may have, since the upgrade.
+// findEdited notes the files that the rollback replaces and that somebody has edited, or may have, since the upgrade. It names them,
+// unless it has named the same files before.
 func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
 	replaced, err := r.replaced(ctx, env)
 	if err != nil {
@@ -39,6 +40,9 @@ func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
 		case of == backup.EditUnknown:
 			perhaps = append(perhaps, path)
 		}
+	}
+	if slices.Equal(slices.Concat(edited, perhaps), r.edited) {
+		return nil
 	}
 	remedy := "the rollback keeps copies in " + filepath.Join(node.BackupRoot(env), editedCopies+"…") + "; to keep an edit, make it in the file of the backup, which goes back"
 	if len(edited) > 0 {

@@ -88,9 +88,16 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
 		o.Revision, o.begun = r.Progress.Revision, true
 		return nil
 	}
+	return r.askMembers(ctx, env)
+}
+
+// askMembers fails if the snapshot is of another cluster than etcd's data, or if other members run.
+func (r *Rollback) askMembers(ctx context.Context, env *step.Env) error {
+	o := r.restore
 	if err := o.checkCluster(env, r.Backup); err != nil {
 		return err
 	}
+	o.EtcdOthers = node.EtcdOthers{Own: o.Own, Data: o.Data, Earlier: o.Earlier}
 	return o.Ask(ctx, env, "run this command again")
 }
 

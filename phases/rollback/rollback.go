@@ -45,6 +45,8 @@ type Options struct {
 // Rollback returns a node to its state before its last upgrade.
 type Rollback struct {
 	Options
+	// seen is the Progress that New was given.
+	seen upgrading.Progress
 	// before has the manifests to put back, by component.
 	before map[string][]byte
 	// restore is nil if etcd's data stays.
@@ -55,10 +57,10 @@ type Rollback struct {
 
 // New reads the backup, and fails unless it fits this node. It writes nothing.
 func New(ctx context.Context, env *step.Env, o Options) (*Rollback, error) {
+	r := &Rollback{Options: o, seen: o.Progress, before: map[string][]byte{}}
 	if !o.Progress.IsOf(o.Backup) {
-		o.Progress = upgrading.Progress{}
+		r.Progress = upgrading.Progress{}
 	}
-	r := &Rollback{Options: o, before: map[string][]byte{}}
 	if o.Backup.Node != "" && o.Backup.Node != env.Config.Name {
 		return nil, errors.Errorf("the backup in %s is of node %s, and this node is %s", node.BackupRoot(env), o.Backup.Node, env.Config.Name)
 	}
@@ -188,6 +190,9 @@ func unlessWorker(env *step.Env) string {
 }
 
 func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
+	if err := r.recheck(ctx, env); err != nil {
+		return err
+	}
 	env.UI.Printf("%s", r.what())
 	if r.restore != nil && !r.Progress.Restored {
 		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.lossSummary(), "\n", " "))
