@@ -17,42 +17,66 @@ import (
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // editedCopies begins the names of directories with edited files that a rollback has replaced.
 const editedCopies = "slipway-before-rollback-"
 
-// findEdited notes the files that the rollback replaces and that somebody has edited, or may have, since the upgrade. It names them,
-// unless it has named the same files before.
+// findEdited notes the files that the rollback replaces and that somebody has edited, or may have, since the upgrade, or that another
+// command has written. It names them, unless it has named the same files before.
 func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
 	replaced, err := r.replaced(ctx, env)
 	if err != nil {
 		return err
 	}
-	var edited, perhaps []string
+	var edited, later, perhaps []string
 	for _, path := range replaced {
-		switch of, err := backup.DetectEdit(env, path); {
+		of, err := backup.DetectEdit(env, path)
+		if err != nil {
+			return err
+		}
+		wroteLater, err := r.wroteLater(env, path)
+		switch {
 		case err != nil:
 			return err
 		case of == backup.Edited:
 			edited = append(edited, path)
+		case wroteLater:
+			later = append(later, path)
 		case of == backup.EditUnknown:
 			perhaps = append(perhaps, path)
 		}
 	}
-	if slices.Equal(slices.Concat(edited, perhaps), r.edited) {
+	if slices.Equal(slices.Concat(edited, later, perhaps), r.edited) {
 		return nil
 	}
-	remedy := "the rollback keeps copies in " + filepath.Join(node.BackupRoot(env), editedCopies+"…") + "; to keep an edit, make it in the file of the backup, which goes back"
+	remedy := "the rollback keeps copies in " + filepath.Join(node.BackupRoot(env), editedCopies+"…") + "; to keep a change, make it in the file of the backup, which goes back"
 	if len(edited) > 0 {
 		env.UI.Warn("edited since the upgrade, and to be replaced: "+strings.Join(edited, ", "), remedy)
+	}
+	if len(later) > 0 {
+		env.UI.Warn("changed since the upgrade by another command, such as `slipway reconfigure`, and to be replaced: "+strings.Join(later, ", "), remedy)
 	}
 	if len(perhaps) > 0 {
 		env.UI.Warn("to be replaced, and nothing says whether they were edited since the upgrade: "+strings.Join(perhaps, ", "), remedy)
 	}
-	r.edited = slices.Concat(edited, perhaps)
+	r.edited = slices.Concat(edited, later, perhaps)
 	return nil
+}
+
+// wroteLater reports whether Slipway has written a replaced file since the upgrade: its content is neither the backup's nor the
+// upgrade's. Backups don't record files that the upgrade left alone, nor do earlier releases' record any.
+func (r *Rollback) wroteLater(env *step.Env, path string) (bool, error) {
+	data, err := host.ReadIfExists(env.Host, path)
+	if err != nil || data == nil || !env.Host.Unchanged(path) {
+		return false, err
+	}
+	if same, recorded := r.Backup.Wrote(filepath.Base(path), data); recorded {
+		return !same, nil
+	}
+	return trial.Wrote(env, path, data)
 }
 
 // replaced lists the files that the rollback replaces: the kubelet's, and static Pods.
@@ -89,6 +113,28 @@ func (r *Rollback) keepEdited(env *step.Env) error {
 		}
 	}
 	return nil
+}
+
+// quotaQuestion finds a quota of etcd in the backup that its database has outgrown. A restore also puts back a smaller database.
+func (r *Rollback) quotaQuestion(env *step.Env) preflight.Check {
+	return preflight.Check{Name: fault.EtcdQuota, Description: "etcd's databases have room below its previous quota", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
+		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
+			return nil
+		}
+		data, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
+		if err != nil {
+			return []fault.Finding{fault.Of(err)}
+		}
+		now, err := manifests.DecodePod(data)
+		if err != nil {
+			now = nil // a reason to go back
+		}
+		before, err := manifests.DecodePod(r.before[manifests.EtcdName])
+		if err != nil {
+			return []fault.Finding{fault.Of(err)}
+		}
+		return node.CheckEtcdQuota(ctx, env, now, before, " in "+r.Backup.Manifests[manifests.EtcdName])
+	}}
 }
 
 // protectionQuestion finds flags protecting data or access that came after the backup, so the rollback would drop them: data

@@ -208,7 +208,7 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	}
 	if env.Config.ControlPlane {
 		checks = append(checks, r.quorumCheck(env), preflight.Images(env.Config, r.images(env), env.Host, node.ReportImage(env)),
-			r.protectionQuestion(env))
+			r.protectionQuestion(env), r.quotaQuestion(env))
 	}
 	return node.Check(ctx, env, checks...)
 }

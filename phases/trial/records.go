@@ -61,6 +61,16 @@ func IsRestoredEdit(env *step.Env, path string, data []byte) (bool, error) {
 	return bytes.Equal(kept, data), err
 }
 
+// Wrote reports whether the content of a file comes from the last change of it that counts.
+func Wrote(env *step.Env, path string, data []byte) (wrote bool, err error) {
+	_, err = newest(env, func(r *Record) bool {
+		i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
+		wrote = r.State == Completed && i >= 0 && r.Files[i].After == host.HashOf(data)
+		return r.State == Completed && i >= 0
+	})
+	return wrote, err
+}
+
 func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
 	root := node.BackupRoot(env)
 	entries, err := env.Host.ReadDir(root)
