@@ -17,7 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Backup directories have kubeadm's names, with their creation time (host.BackupTime), the same for a run's manifests and snapshot.
+// Backup directories have kubeadm's names, with their creation time (host.BackupTime), the same for a run's manifests and snapshot. If the
+// clock was ahead in an earlier run, a later one's time is just after that run's.
 const (
 	ManifestBackup = "kubeadm-backup-manifests-"
 	EtcdBackup     = "kubeadm-backup-etcd-"
@@ -78,6 +79,15 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 		}
 	}
 	return b, b.readVersion(h)
+}
+
+// LastBackupTime returns the time of the newest backup below root; zero if there's none. It's in the future if a run's clock was ahead.
+func LastBackupTime(h host.Host, root string) (time.Time, error) {
+	dirs, err := backupDirs(h, root)
+	if err != nil || len(dirs) == 0 {
+		return time.Time{}, err
+	}
+	return dirs[len(dirs)-1].made, nil
 }
 
 // since returns the directories made after a rollback or, if there are none, since the start of the upgrade it rolled back.

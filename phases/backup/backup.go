@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,10 @@ const snapshotsToKeep = 3
 // write data that the old can't read. Each run does, so continuing an interrupted run takes another snapshot. The manifests show
 // what was running then, and so whether a rollback may restore the snapshot: see upgrading.Backup.
 func ControlPlane(ctx context.Context, env *step.Env, components []node.Replacement) error {
-	stamp := env.Host.Now().UTC().Format(host.BackupTime)
+	stamp, err := newStamp(env)
+	if err != nil {
+		return err
+	}
 	dir := filepath.Join(node.BackupRoot(env), upgrading.ManifestBackup+stamp)
 	env.UI.Printf("Keeping the previous manifests in %s", dir)
 	record, err := controlPlaneRecord(ctx, env)
@@ -63,6 +67,16 @@ func ControlPlane(ctx context.Context, env *step.Env, components []node.Replacem
 		return errors.WithMessage(err, "a control plane is not upgraded without a snapshot of etcd")
 	}
 	return PruneSnapshots(env)
+}
+
+// newStamp is the time in the names of this run's directories. Only these order the backups, so it isn't before any other's.
+func newStamp(env *step.Env) (string, error) {
+	now := env.Host.Now().UTC()
+	last, err := upgrading.LastBackupTime(env.Host, node.BackupRoot(env))
+	if last.After(now) { // the clock was ahead then
+		now = last.Add(time.Second)
+	}
+	return now.Format(host.BackupTime), err
 }
 
 // controlPlaneRecord has the facts about this upgrade that a rollback needs. The API may be down by then.
@@ -270,7 +284,11 @@ func snapshotsIn(env *step.Env, dir string) (whole, partial bool, err error) {
 
 // Kubelet backs up the kubelet's files about to be replaced.
 func Kubelet(env *step.Env, files []ownership.File) error {
-	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(host.BackupTime))
+	stamp, err := newStamp(env)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+stamp)
 	written, paths := map[string][]byte{}, []string{}
 	for _, f := range files {
 		written[filepath.Base(f.Path)] = f.Data

@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -169,7 +170,14 @@ func (r *Rollback) putBackKubeProxy(ctx context.Context, env *step.Env) error {
 // finish records the end of the rollback, so the next rollback is of a later upgrade.
 func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 	if r.Progress.Finished.IsZero() {
+		last, err := upgrading.LastBackupTime(env.Host, node.BackupRoot(env))
+		if err != nil {
+			return err
+		}
 		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)
+		if last.After(r.Progress.Finished) { // the clock was ahead during the upgrade; the next one's backup is still later
+			r.Progress.Finished = last
+		}
 		if err := r.Progress.Write(env.Host, node.BackupRoot(env)); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -23,14 +24,36 @@ import (
 )
 
 // TestRunAfterCompletedUpgrade: another run to the same version, such as for new settings, is another upgrade if the first was
-// completed. A rollback goes back to just before that run, not months.
+// completed. A rollback goes back to just before that run, not months, even if the clock was ahead during the first.
 func TestRunAfterCompletedUpgrade(t *testing.T) {
+	for name, ahead := range map[string]bool{"a minute ago": false, "a clock ahead": true} {
+		t.Run(name, func(t *testing.T) { runAfterCompletedUpgrade(t, ahead) })
+	}
+}
+
+// moveToFuture renames the backups as if the clock had been ahead.
+func moveToFuture(t *testing.T, root string) {
+	t.Helper()
+	for _, kind := range []string{upgrading.ManifestBackup, upgrading.EtcdBackup, upgrading.KubeletBackup} {
+		all, err := filepath.Glob(root + phasetest.RollbackBackups + kind + "*")
+		phasetest.Fatal(t, err)
+		for _, dir := range all {
+			phasetest.Fatal(t, os.Rename(dir, root+phasetest.RollbackBackups+kind+"2099-01-01-00-00-00"))
+		}
+	}
+}
+
+func runAfterCompletedUpgrade(t *testing.T, ahead bool) {
+	t.Helper()
 	s := phasetest.NewScene(t, upgradeScenario)
 	defer s.Close()
 	earlier := phasetest.NewLastingHost(s.Root)
 	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so the backups of the two runs have different names
 	if said, err := s.On(t.Context(), earlier); err != nil {
 		t.Fatalf("%v\n%s", err, said)
+	}
+	if ahead {
+		moveToFuture(t, s.Root)
 	}
 	first := lastBackup(t, earlier)
 	if first.From != phasetest.CrashFrom || first.Completed.IsZero() {
@@ -56,6 +79,35 @@ func TestRunAfterCompletedUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	fact.In(t, r.Summary(), "Kubernetes "+phasetest.CrashTo)
+}
+
+// TestSnapshotsOfClockAhead: a run never removes its own snapshot, even if earlier ones seem to come from the future.
+func TestSnapshotsOfClockAhead(t *testing.T) {
+	s := phasetest.NewScene(t, upgradeScenario)
+	defer s.Close()
+	for _, day := range []string{"01", "02", "03"} {
+		replaceFile(t, s.Root, phasetest.RollbackBackups+upgrading.EtcdBackup+"2099-01-"+day+"-00-00-00/snapshot.db", fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
+	}
+	if said, err := s.Again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if got := lastBackup(t, phasetest.NewLastingHost(s.Root)).Snapshots; len(got) != 1 || filepath.Dir(got[0]) != phasetest.RollbackBackups+upgrading.EtcdBackup+"2099-01-03-00-00-01" {
+		t.Errorf("the upgrade's snapshots are %v", got)
+	}
+}
+
+// TestFinishedAfterBackup: the next upgrade's backup, which is later than this one's, is also later than the rollback.
+func TestFinishedAfterBackup(t *testing.T) {
+	s := phasetest.NewScene(t, rollbackScenario)
+	defer s.Close()
+	h := phasetest.NewLastingHost(s.Root)
+	h.Has.Time = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r, n, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, false, io.Discard)
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, r.finish(t.Context(), &step.Env{Config: n, Host: h, UI: ui.NewLines(io.Discard, io.Discard)}))
+	if p, err := upgrading.ReadProgress(h, phasetest.RollbackBackups); err != nil || p.Finished.Before(r.Backup.Began) {
+		t.Errorf("finished at %s, %v", p.Finished, err)
+	}
 }
 
 func lastBackup(t *testing.T, h *phasetest.LastingHost) *upgrading.Backup {
