@@ -34,7 +34,7 @@ func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 type Renewal struct {
 	Store Store
 	Name  string // one of RenewableRows' names; empty to renew every certificate that exists
-	// Within limits the renewal to certificates that end within this time; 0 renews all.
+	// Within limits the renewal to certificates that end within this time, and whose successors would last long enough; 0 renews all.
 	Within time.Duration
 	// FromOldCertificates takes everything from the old certificates, because the node's configuration is unknown.
 	FromOldCertificates bool
@@ -82,6 +82,10 @@ func (r Renewal) Renew(name string) error {
 		return r.refuse(fault.New(fmt.Sprintf("%s: the key of its CA %q is not on this host, so the owner of the CA must sign it", name, row.CA),
 			"run `slipway certs generate-csr --cert-dir DIR --kubeconfig-dir DIR`, which writes a new key and a signing request into an empty directory"))
 	}
+	if !r.lasts(old, ca.Cert) {
+		r.stays(row, old, ca.Cert)
+		return nil
+	}
 	return r.replace(row, old, ca)
 }
 
@@ -100,6 +104,27 @@ func (r Renewal) nothing(row certs.Spec) error {
 // due reports whether a certificate ends soon enough to be renewed.
 func (r Renewal) due(cert *x509.Certificate) bool {
 	return r.Within == 0 || cert.NotAfter.Before(r.Store.Host.Now().Add(r.Within))
+}
+
+// lasts reports whether a certificate's successor would last long enough. Without this, a daily renewal of certificates that end soon
+// would renew them each day if they always do: because their CA ends, or because they're valid for no longer than r.Within.
+func (r Renewal) lasts(old, ca *x509.Certificate) bool {
+	period := r.Store.Config.Cluster.CertificateValidityPeriod.Duration
+	next := r.Store.Host.Now().Add(period)
+	if r.Within == 0 || next.After(ca.NotAfter) {
+		return r.Within == 0 || old.NotAfter.Before(ca.NotAfter)
+	}
+	return next.Sub(old.NotAfter) >= period/3
+}
+
+// stays says why a certificate isn't renewed, although it ends soon.
+func (r Renewal) stays(row certs.Spec, old, ca *x509.Certificate) {
+	if old.NotAfter.Before(ca.NotAfter) {
+		r.Store.UI.Printf("%s is valid until %s, and a new one would not last much longer, so it stays", row.Name, ui.Time(old.NotAfter))
+		return
+	}
+	r.Store.UI.Warn(fmt.Sprintf("%s stays, because a new one could not last longer: its CA %q ends on %s", row.Name, row.CA, ui.Time(ca.NotAfter)),
+		"replace the CA before it ends: see \"Replacing a CA\" in docs/cluster-life.md")
 }
 
 // refuse turns an error into a warning when renewing all.
@@ -175,7 +200,7 @@ func (r Renewal) canRenew(row certs.Spec) bool {
 		return false
 	}
 	ca, err := r.Store.CA(row.CA)
-	return err == nil && ca.Key != nil
+	return err == nil && ca.Key != nil && r.lasts(cert, ca.Cert)
 }
 
 type Expiration struct {

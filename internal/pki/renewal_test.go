@@ -125,20 +125,66 @@ func TestKeepKey(t *testing.T) {
 	}
 }
 
-// TestWithin: a certificate that doesn't end soon stays as it is, even if its CA couldn't sign it.
+// TestWithin: a certificate that doesn't end soon stays as it is, even if its CA couldn't sign it, and so does one whose successor
+// wouldn't last much longer.
 func TestWithin(t *testing.T) {
-	for within, renews := range map[time.Duration]bool{0: true, 30 * 24 * time.Hour: false, 400 * 24 * time.Hour: true} {
-		t.Run(within.String(), func(t *testing.T) {
+	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
+	for name, row := range map[string]struct {
+		period, age, within time.Duration
+		renews              bool
+	}{
+		"all":                          {year, 0, 0, true},
+		"early":                        {year, 300 * day, 30 * day, false},
+		"late":                         {year, 340 * day, 30 * day, true},
+		"just issued":                  {year, 0, 400 * day, false},
+		"as the operator wishes":       {year, 200 * day, 300 * day, true},
+		"short-lived, on the next day": {20 * day, day, 30 * day, false},
+		"short-lived":                  {20 * day, 7 * day, 30 * day, true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			c := newControlPlane(t)
-			cert := c.apiserver(t)
-			if err := (Renewal{Store: c.Store, Name: certs.APIServer, Within: within}).Renew(certs.APIServer); err != nil {
+			c.Config.Cluster.CertificateValidityPeriod.Duration = row.period
+			if err := (Renewal{Store: c.Store, Name: certs.APIServer}).Renew(certs.APIServer); err != nil {
 				t.Fatal(err)
 			}
-			if renewed := !c.apiserver(t).Equal(cert); renewed != renews {
+			cert := c.apiserver(t)
+			c.host.Has.Time = time.Now().Add(row.age)
+			r := Renewal{Store: c.Store, Name: certs.APIServer, Within: row.within}
+			spec, _ := certs.Find(c.Config, certs.APIServer)
+			if can := r.canRenew(spec); can != row.renews {
+				t.Errorf("can renew: %t", can)
+			}
+			if err := r.Renew(certs.APIServer); err != nil {
+				t.Fatal(err)
+			}
+			if renewed := !c.apiserver(t).Equal(cert); renewed != row.renews {
 				t.Errorf("renewed: %t; said:\n%s", renewed, &c.said)
 			}
 		})
 	}
+}
+
+// TestEndingCA: shortly before a CA ends, a certificate is renewed once, and then stays: a new one couldn't last longer.
+func TestEndingCA(t *testing.T) {
+	const day = 24 * time.Hour
+	c := newControlPlane(t)
+	authority, err := certs.FirstCert(c.get(t, pkiDir+"ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.host.Has.Time = authority.NotAfter.Add(-20 * day)
+	r := Renewal{Store: c.Store, Within: 30 * day}
+	for _, again := range []bool{false, true, true} {
+		before := c.apiserver(t)
+		if err := r.Renew(certs.APIServer); err != nil {
+			t.Fatal(err)
+		}
+		if same := c.apiserver(t).Equal(before); same != again {
+			t.Errorf("it stays: %t; said:\n%s", same, &c.said)
+		}
+		c.host.Has.Time = c.host.Has.Time.Add(day)
+	}
+	fact.In(t, c.said.String(), "[WARNING]", `CA "ca"`, "docs/cluster-life.md")
 }
 
 func TestRefusals(t *testing.T) {
