@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io/fs"
+	"net"
 	"path/filepath"
 	"slices"
 	"time"
@@ -49,7 +50,12 @@ func (o *observation) certificateFaults() []symptom {
 		if p == nil || ca == nil || p.args[row.cert] == "" {
 			continue
 		}
-		o.checkPair(row.pod, p.args[row.cert], p.args[row.key], ca.args[row.ca])
+		accepts := ca.args[row.ca]
+		if row.ca == "etcd-cafile" && o.pod(etcdPod) == nil { // an etcd elsewhere may accept another CA than its servers' own
+			o.readCredential(row.pod, accepts)
+			accepts = ""
+		}
+		o.checkPair(row.pod, p.args[row.cert], p.args[row.key], accepts)
 	}
 	o.checkServerNames()
 	for _, name := range kubeconfigs() {
@@ -180,7 +186,7 @@ func (o *observation) checkKubeconfig(path string) {
 		return
 	}
 	subject := filepath.Base(path)
-	_, trusted, err := kubeconfig.Server(data)
+	trusted, err := o.trustedBy(path, data)
 	if err != nil {
 		o.fault(wrongFile, subject, path, "%s: %v", path, err)
 		return
@@ -207,8 +213,50 @@ func (o *observation) checkKubeconfig(path string) {
 	o.checkTime(subject, where, chain[0])
 	if p := o.pod(apiServerPod); p != nil {
 		o.checkIssuer(subject, where, chain, p.args["client-ca-file"])
-		o.checkServed(subject, path, trusted, p.args["tls-cert-file"])
+		if o.servedHere(data, trusted) {
+			o.checkServed(subject, path, trusted, p.args["tls-cert-file"])
+		}
 	}
+}
+
+// trustedBy returns the CAs that a kubeconfig file trusts; none if they're in a file that a component has under another path.
+func (o *observation) trustedBy(path string, data []byte) ([]*x509.Certificate, error) {
+	trusted, file, err := kubeconfig.CAs(data)
+	if err == nil && file == "" && len(trusted) == 0 {
+		err = errors.New("the kubeconfig names no CA")
+	}
+	if err != nil || file == "" {
+		return trusted, err
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(filepath.Dir(path), file)
+	}
+	if data, err = o.h.ReadFile(file); err != nil {
+		return nil, nil //nolint:nilerr // perhaps it's only in the container
+	}
+	trusted, err = certs.ParseCerts(data)
+	return trusted, errors.WithMessage(err, file)
+}
+
+// servedHere reports whether a client of these CAs gets this host's certificate: a load balancer may have its own, from another CA.
+func (o *observation) servedHere(data []byte, trusted []*x509.Certificate) bool {
+	if len(trusted) == 0 {
+		return false
+	}
+	args := o.pod(apiServerPod).args
+	endpoint, err := kubeconfig.Endpoint(data)
+	if name, _, splitErr := net.SplitHostPort(endpoint); err == nil && splitErr == nil &&
+		slices.Contains([]string{args["advertise-address"], "127.0.0.1", "::1", "localhost"}, name) {
+		return true
+	}
+	own, err := o.h.ReadFile(args["client-ca-file"])
+	if err != nil {
+		return false
+	}
+	list, err := certs.ParseCerts(own)
+	return err == nil && slices.ContainsFunc(trusted, func(c *x509.Certificate) bool {
+		return slices.ContainsFunc(list, func(d *x509.Certificate) bool { return string(c.RawSubject) == string(d.RawSubject) })
+	})
 }
 
 // joining reports whether the kubelet is still requesting its certificate: it writes its kubeconfig first.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 type authority struct {
@@ -93,6 +94,26 @@ users: [{name: u, user: {client-certificate-data: %s, client-key-data: %s}}]
 `, b64(certs.EncodeCerts(trusted.cert)), b64(cert), b64(key)))
 }
 
+// trustsFile gives the kubelet a kubeconfig with its CA in a file.
+func (h *fakeHost) trustsFile(trusted, signer authority) {
+	h.kubeconfig(trusted, signer, time.Hour)
+	text := fixture.Get(h.t, h.Root, "/etc/kubernetes/kubelet.conf")
+	data := base64.StdEncoding.EncodeToString(certs.EncodeCerts(trusted.cert))
+	h.put("/etc/kubernetes/kubelet.conf", strings.Replace(text, "certificate-authority-data: "+data, "certificate-authority: trusted.crt", 1))
+	h.put("/etc/kubernetes/trusted.crt", string(certs.EncodeCerts(trusted.cert)))
+}
+
+// externalEtcd gives the API server an etcd on other hosts, whose servers' certificates and whose clients' come from two CAs.
+func (h *fakeHost) externalEtcd(servers, clients authority) {
+	h.remove(manifestDir + "/etcd.yaml")
+	h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/pki/ca.crt", "--tls-cert-file=/pki/a.crt", "--tls-private-key-file=/pki/a.key",
+		"--etcd-cafile=/pki/etcd-ca.crt", "--etcd-certfile=/pki/e.crt", "--etcd-keyfile=/pki/e.key")
+	h.put("/pki/etcd-ca.crt", string(certs.EncodeCerts(servers.cert)))
+	cert, key := clients.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
+	h.put("/pki/e.crt", string(cert))
+	h.put("/pki/e.key", string(key))
+}
+
 const unknownAuthority = `E1121 "x" err="tls: failed to verify certificate: x509: certificate signed by unknown authority"`
 
 func certificateRows() []row {
@@ -129,7 +150,16 @@ func certificateRows() []row {
 			h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11"))
 		}, "", false},
 		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `kube-apiserver, kubelet.conf; /pki/a.crt (issued by "CN=another"); /pki/ca.crt ("CN=ours")`, false},
-		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(other, other, time.Hour) }), `/etc/kubernetes/kubelet.conf (issued by "CN=another"); /pki/ca.crt ("CN=ours"); /pki/a.crt`, false},
+		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(newCA("ours"), other, time.Hour) }), `/etc/kubernetes/kubelet.conf (issued by "CN=another"); /pki/ca.crt ("CN=ours"); /pki/a.crt`, false},
+		{"ca-mismatch", "with a load balancer's own CA", complained(func(h *fakeHost) { h.kubeconfig(other, ca, time.Hour) }), "", false},
+		{"ca-mismatch", "a CA in a file", complained(func(h *fakeHost) { h.trustsFile(ca, ca) }), "", false},
+		{"certificate", "a CA in a file", complained(func(h *fakeHost) { h.trustsFile(ca, ca) }), "", false},
+		{"ca-mismatch", "another CA in a file", complained(func(h *fakeHost) { h.trustsFile(newCA("ours"), ca) }), "kubelet.conf; /pki/a.crt", false},
+		{"ca-mismatch", "of an external etcd's clients", complained(func(h *fakeHost) { h.externalEtcd(other, ca) }), "", false},
+		{"certificate", "an external etcd's CA", complained(func(h *fakeHost) {
+			h.externalEtcd(other, ca)
+			h.remove("/pki/etcd-ca.crt")
+		}), "/pki/etcd-ca.crt; not exist", false},
 		{"ca-mismatch", "of an API server elsewhere", func(h *fakeHost) {
 			h.kubeconfig(ca, ca, time.Hour)
 			h.insisted(`E1121 "x" err="Get \"https://api.example.org:6443/api/v1/nodes/cp-1\": tls: failed to verify certificate: x509: certificate signed by unknown authority"`)
@@ -173,7 +203,7 @@ func TestDiagnosisLooksAhead(t *testing.T) {
 	ca := newCA("ours")
 	for want, hurt := range map[string]func(h *fakeHost){
 		"certificate":  func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) },
-		"ca-mismatch":  func(h *fakeHost) { h.kubeconfig(newCA("x"), ca, time.Hour) },
+		"ca-mismatch":  func(h *fakeHost) { h.kubeconfig(newCA("ours"), ca, time.Hour) },
 		"name-unknown": func(h *fakeHost) { h.names["api.example.org"] = true },
 		"clock":        func(h *fakeHost) { h.apart = -time.Minute },
 		"disk-full": func(h *fakeHost) {
