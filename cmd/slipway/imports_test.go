@@ -123,7 +123,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/reconfigure": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
-		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
+		"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
 		"internal/parallel", "internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui",
 	},
 	"phases/encryption": {
