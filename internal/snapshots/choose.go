@@ -18,7 +18,7 @@ const inaccuracy = time.Hour
 func (s Snapshot) Ahead(now time.Time) bool { return s.Taken.After(now.Add(inaccuracy)) }
 
 // Owner is the Node that snapshots are of. Clusters may have Nodes of the same name. ClusterUID is empty if it's not known. CA lists
-// the cluster's CAs, as in Record.Authorities; without any, snapshots of unknown clusters count as the owner's.
+// the cluster's CAs, as in Record.Authorities; without any, snapshots of unknown clusters count if their records have none either.
 type Owner struct {
 	Node, ClusterUID string
 	CA               []string
@@ -35,7 +35,11 @@ func (o Owner) has(s Snapshot) bool {
 	case s.ClusterUID != "" && o.ClusterUID != "":
 		return s.ClusterUID == o.ClusterUID
 	}
-	return len(o.CA) == 0 || slices.ContainsFunc(s.Authorities[clusterCA], func(pin string) bool { return slices.Contains(o.CA, pin) })
+	pins := s.Authorities[clusterCA]
+	if len(pins) == 0 {
+		return len(o.CA) == 0
+	}
+	return slices.ContainsFunc(pins, func(pin string) bool { return slices.Contains(o.CA, pin) })
 }
 
 // Undecided returns the snapshots that may be the owner's, or those of another cluster's Node of the same name: a UID isn't known, and

@@ -113,6 +113,8 @@ func TestOwner(t *testing.T) {
 		"while the CA is replaced":       {Owner{"cp-1", "", []string{"1", "2"}}, "", []string{"2", "3"}, true, false},
 		"another Node":                   {Owner{"cp-2", "", []string{"1"}}, "", []string{"1"}, false, false},
 		"nobody knows this host's CA":    {Owner{"cp-1", "", nil}, "a", nil, true, false},
+		"nor does the record":            {Owner{"cp-1", "", nil}, "", nil, true, false},
+		"only the record has a CA":       {Owner{"cp-1", "", nil}, "", []string{"1"}, false, true},
 		"only the UID is known, another": {Owner{"cp-1", "b", nil}, "a", nil, false, false},
 	} {
 		list := every(time.Hour, 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -63,10 +64,6 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 func ownerHere(ctx context.Context, env *step.Env, list []snapshots.Snapshot) (owner snapshots.Owner, known bool, err error) {
 	owner = snapshots.Owner{Node: env.Config.Name, ClusterUID: clusterUID(ctx, env)}
 	owner.CA, err = OwnCA(env)
-	if err == nil && len(owner.CA) == 0 {
-		err = fault.New(fmt.Sprintf("%s has no --%s, so it is not known which snapshots are this cluster's", env.Config.Paths.StaticPod(manifests.APIServerName), authorities[0].flag),
-			"remove old snapshots yourself")
-	}
 	clusters := map[string]bool{}
 	own, _ := snapshots.OwnOf(list, owner, env.Host.Now())
 	for _, s := range own {
@@ -78,17 +75,23 @@ func ownerHere(ctx context.Context, env *step.Env, list []snapshots.Snapshot) (o
 }
 
 // OwnCA returns the hashes of the public keys of this host's cluster CA, as records have them: of several while it's being replaced.
+// A host with etcd and no API server has none, nor do its records.
 func OwnCA(env *step.Env) ([]string, error) {
 	path := env.Config.Paths.StaticPod(manifests.APIServerName)
-	manifest, err := env.Host.ReadFile(path)
-	if err != nil {
+	manifest, err := host.ReadIfExists(env.Host, path)
+	if err != nil || manifest == nil {
 		return nil, err
 	}
 	pod, err := manifests.DecodePod(manifest)
 	if err != nil {
 		return nil, errors.WithMessage(err, path)
 	}
-	return pinsIn(env, pod, authorities[0].flag)
+	pins, err := pinsIn(env, pod, authorities[0].flag)
+	if err == nil && len(pins) == 0 {
+		err = fault.New(fmt.Sprintf("%s has no --%s, so it is not known which snapshots are this cluster's", path, authorities[0].flag),
+			"remove old snapshots yourself")
+	}
+	return pins, err
 }
 
 func pathsOf(list []snapshots.Snapshot) string {

@@ -488,6 +488,28 @@ func TestPruneOfAnother(t *testing.T) {
 	fact.Error(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1}), "/etc/kubernetes/pki/ca.crt")
 }
 
+// TestPruneWithoutAPIServer: a host with etcd alone knows no CA, and its records have none.
+func TestPruneWithoutAPIServer(t *testing.T) {
+	s, _ := plane(t, "")
+	paths := saved(t, s, 3)
+	for i, path := range paths {
+		changeRecord(t, s, path, func(r *snapshots.Record) {
+			if r.ClusterUID = ""; i > 0 {
+				delete(r.Authorities, certs.CA)
+			}
+		})
+	}
+	s.Remove(t, "/etc/kubernetes/manifests/kube-apiserver.yaml")
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1}))
+	var stay []string
+	for _, i := range []int{0, 2} {
+		stay = append(stay, filepath.Base(paths[i]), filepath.Base(paths[i])+".json")
+	}
+	if diff := cmp.Diff(stay, fixture.Entries(t, s.Root+dir)); diff != "" {
+		t.Errorf("(-want +stay):\n%s", diff)
+	}
+}
+
 // TestPruneVerifies: a schedule notices a damaged newest snapshot even while nothing is surplus. One of the future isn't the newest.
 func TestPruneVerifies(t *testing.T) {
 	s, _ := plane(t, "")

@@ -155,7 +155,10 @@ func (s *status) addLast(e *step.Env, dir string) {
 			e.UI.Warnf("%v does not count", u)
 		}
 	}
-	ca, _ := snapshot.OwnCA(e) // without it, another cluster's host of the same name counts, too
+	ca, err := snapshot.OwnCA(e)
+	if err != nil {
+		e.UI.Warnf("cannot tell which snapshots are this cluster's: %v", err)
+	}
 	if last, found := snapshots.Newest(list, snapshots.Owner{Node: e.Config.Name, CA: ca}, e.Host.Now()); found {
 		s.LastSnapshot = &last
 	}
