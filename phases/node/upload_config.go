@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -44,6 +45,11 @@ func UploadConfigWith(summary string, flags []string,
 		upload("kubeadm", "ClusterConfiguration", manifests.KubeadmConfigKey, manifests.KubeadmConfig),
 		upload("kubelet", "KubeletConfiguration", "kubelet", manifests.KubeletConfig),
 	}}
+}
+
+// ChangedSinceRead is the error of a run that would overwrite a ConfigMap (NAMESPACE/NAME) that somebody has changed since.
+func ChangedSinceRead(name string) error {
+	return fault.New("ConfigMap "+name+" has been changed since this run read it", "run the same command again")
 }
 
 // ConfigMap returns the ConfigMap in kube-system with this name, to be read.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -39,9 +38,7 @@ func (r *Run) unchanged(ctx context.Context, env *step.Env, names ...string) err
 	return nil
 }
 
-func changedMeanwhile(cm trial.ConfigMap) error {
-	return fault.New("ConfigMap "+cm.String()+" has been changed since this run read it", "run the same command again")
-}
+func changedMeanwhile(cm trial.ConfigMap) error { return node.ChangedSinceRead(cm.String()) }
 
 // configMaps are the stored configurations, with this change. One that it doesn't change stays, whatever its form.
 func (r *Run) configMaps(ctx context.Context, env *step.Env) ([]trial.ConfigMap, error) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -34,14 +33,10 @@ func unchanged(ctx context.Context, env *step.Env) error {
 			return err
 		}
 		if text != s.Text {
-			return changedMeanwhile(s.ConfigMap)
+			return node.ChangedSinceRead(metav1.NamespaceSystem + "/" + s.ConfigMap)
 		}
 	}
 	return nil
-}
-
-func changedMeanwhile(name string) error {
-	return fault.New("ConfigMap "+metav1.NamespaceSystem+"/"+name+" has been changed since this run read it", "run the same command again")
 }
 
 // storeConfiguration doesn't overwrite a text that somebody has changed since this run read it.
@@ -55,7 +50,7 @@ func storeConfiguration(ctx context.Context, env *step.Env, _, key string, objs 
 	found, err := env.Cluster.Update(ctx, live, func() (bool, error) {
 		text := live.Data[key] // an earlier attempt may have written it, if its answer was lost
 		if i >= 0 && text != stored[i].Text && text != wanted.Data[key] {
-			return false, changedMeanwhile(wanted.Name)
+			return false, node.ChangedSinceRead(wanted.Namespace + "/" + wanted.Name)
 		}
 		before := live.DeepCopy()
 		for name, value := range wanted.Annotations {
