@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
-	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -106,20 +105,36 @@ func TestPrepareInterrupted(t *testing.T) {
 	}
 }
 
-// TestPrepareSwapOfTheNextBoot: swap that's only in /etc/fstab, as after `swapoff -a`, stays off at boot, too.
+// TestPrepareSwapOfTheNextBoot: with no swap in use, as after `swapoff -a`, units that turn it on at boot are masked once.
 func TestPrepareSwapOfTheNextBoot(t *testing.T) {
-	for line, masked := range map[string]bool{
-		"/swapfile none swap sw 0 0": true, "UUID=1 none\tswap defaults": true, "/swapfile none swap": true,
-		"": false, "#/swapfile none swap sw 0 0": false, "/dev/sda2 none swap noauto,pri=1 0 0": false, "/dev/sda1 /swap ext4 defaults 0 1": false,
-	} {
-		for _, keep := range []bool{false, true} {
-			h, root := newBareHost(t)
-			h.Has.Swap = nil
-			fixture.Put(t, root, "/etc/fstab", "# a comment\n"+line+"\n")
-			h.mustPrepare(t, &Prepare{KeepSwap: keep})
-			if got := slices.Contains(h.Orders(), "mask "+swapTarget); got != (masked && !keep) {
-				t.Errorf("%q, --swap=keep %t: masked is %t", line, keep, got)
+	for _, keep := range []bool{false, true} {
+		h, _ := newBareHost(t)
+		h.Has.Swap = nil
+		for unit, state := range map[string]string{swapServices[0]: "enabled", swapServices[1]: "disabled", swapServices[2]: "generated"} {
+			h.Has.Units[unit] = host.UnitState{LoadState: "loaded", UnitFileState: state, Fragment: "/usr/lib/systemd/system/" + unit}
+		}
+		want := []string{swapTarget, swapServices[0], swapServices[2]}
+		if keep {
+			want = nil
+		}
+		h.mustPrepare(t, &Prepare{KeepSwap: keep})
+		var masked []string
+		for _, order := range h.Orders() {
+			if unit, found := strings.CutPrefix(order, "mask "); found {
+				masked = append(masked, unit)
 			}
+		}
+		if diff := cmp.Diff(want, masked); diff != "" {
+			t.Errorf("--swap=keep %t: masked units (-want +got):\n%s", keep, diff)
+		}
+		record, err := readPrepared(h)
+		if phasetest.Fatal(t, err); !slices.Equal(record.Masked, slices.Sorted(slices.Values(want))) {
+			t.Errorf("--swap=keep %t: the record has %q", keep, record.Masked)
+		}
+		h.Jobs = nil
+		h.mustPrepare(t, &Prepare{KeepSwap: keep})
+		if slices.ContainsFunc(h.Orders(), func(order string) bool { return strings.HasPrefix(order, "mask ") }) {
+			t.Errorf("masked again: %q", h.Orders())
 		}
 	}
 }

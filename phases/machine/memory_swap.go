@@ -12,28 +12,32 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// swapTarget starts all swap areas at boot, wherever they come from: systemd.special(7).
+// swapTarget turns on all swap that systemd knows at boot: from /etc/fstab, partitions found by their type, and areas of
+// zram-generator. Rule: systemd.special(7).
 const swapTarget = "swap.target"
 
-// runSwap turns swap off if there is any, now or only at boot, as after `swapoff -a`. Masking one unit keeps every area off at
-// boot, and /etc/fstab unchanged.
+// swapServices turn on areas of their own at boot, which systemd doesn't know: from the packages zram-tools, zram-config and
+// dphys-swapfile.
+var swapServices = []string{"zramswap.service", "zram-config.service", "dphys-swapfile.service"}
+
+// runSwap turns swap off, now and at boot. An empty list of areas says nothing about the next boot, as after `swapoff -a`, so it
+// masks the units in any case. This leaves /etc/fstab and the services' settings unchanged.
 func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	areas, err := env.Host.Swap()
 	if err != nil {
 		return err
 	}
-	if len(areas) == 0 {
-		if atBoot, err := swapAtBoot(env.Host); err != nil || !atBoot || p.KeepSwap {
-			return err
-		}
-	}
 	if p.KeepSwap {
-		env.UI.Warn("swap stays on ("+strings.Join(areas, ", ")+"), and the kubelet does not start with it by default",
-			"set failSwapOn: false in the KubeletConfiguration that you give to `slipway init`")
+		if len(areas) > 0 {
+			env.UI.Warn("swap stays on ("+strings.Join(areas, ", ")+"), and the kubelet does not start with it by default",
+				"set failSwapOn: false in the KubeletConfiguration that you give to `slipway init`")
+		}
 		return nil
 	}
-	if err := p.note(env, func(r *prepared) { r.Swap = with(r.Swap, areas...) }); err != nil {
-		return err
+	if len(areas) > 0 {
+		if err := p.note(env, func(r *prepared) { r.Swap = with(r.Swap, areas...) }); err != nil {
+			return err
+		}
 	}
 	if err := p.maskSwap(ctx, env); err != nil {
 		return err
@@ -47,31 +51,22 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// swapAtBoot reports whether /etc/fstab has swap that's turned on at boot: fstab(5).
-func swapAtBoot(h host.Host) (bool, error) {
-	text, err := host.ReadIfExists(h, "/etc/fstab")
-	if err != nil {
-		return false, err
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || fields[2] != "swap" {
+func (p *Prepare) maskSwap(ctx context.Context, env *step.Env) error {
+	for _, unit := range slices.Concat([]string{swapTarget}, swapServices) {
+		state, err := unitState(ctx, env, unit)
+		if err != nil {
+			return err
+		}
+		startsAtBoot := unit == swapTarget || state.UnitFileState == "enabled" || state.UnitFileState == "generated"
+		if !startsAtBoot || state.UnitFileState == "masked" {
 			continue
 		}
-		if len(fields) < 4 || !slices.Contains(strings.Split(fields[3], ","), "noauto") {
-			return true, nil
+		if err := p.note(env, func(r *prepared) { r.Masked = with(r.Masked, unit) }); err != nil {
+			return err
+		}
+		if err := env.Host.OrderUnit(ctx, host.MaskUnit, unit); err != nil {
+			return err
 		}
 	}
-	return false, nil
-}
-
-func (p *Prepare) maskSwap(ctx context.Context, env *step.Env) error {
-	state, err := unitState(ctx, env, swapTarget)
-	if err != nil || state.UnitFileState == "masked" {
-		return err
-	}
-	if err := p.note(env, func(r *prepared) { r.Masked = with(r.Masked, swapTarget) }); err != nil {
-		return err
-	}
-	return env.Host.OrderUnit(ctx, host.MaskUnit, swapTarget)
+	return nil
 }

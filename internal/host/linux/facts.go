@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host/linux/files"
 	"github.com/slipway-k8s/slipway/internal/host/linux/program"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
@@ -67,7 +68,7 @@ func (h *Host) Swap() ([]string, error) {
 	}
 	var areas []string
 	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n")[1:] { // without the header
-		areas = append(areas, strings.Fields(line)[0])
+		areas = append(areas, files.Unescape(strings.Fields(line)[0]))
 	}
 	return areas, nil
 }

@@ -55,7 +55,7 @@ func TestSwap(t *testing.T) {
 	}{
 		"none": {"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n", nil},
 		"two": {"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2                               partition\t1000\t0\t-2\n" +
-			"/swap\\040file file 1 0 -3\n", []string{"/dev/sda2", `/swap\040file`}},
+			"/swap\\040file file 1 0 -3\n", []string{"/dev/sda2", "/swap file"}},
 	} {
 		root := t.TempDir()
 		if err := os.Mkdir(filepath.Join(root, "proc"), 0o755); err != nil {

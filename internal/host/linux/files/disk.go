@@ -45,7 +45,7 @@ func (r *Root) Mounts(dir string) ([]string, error) {
 	for line := range strings.Lines(string(data)) {
 		const mountPoint = 4 // the field, counted from 0
 		if fields := strings.Fields(line); len(fields) > mountPoint {
-			if below, found := strings.CutPrefix(escaped.Replace(fields[mountPoint]), real+"/"); found {
+			if below, found := strings.CutPrefix(Unescape(fields[mountPoint]), real+"/"); found {
 				points = append(points, filepath.Join(dir, below))
 			}
 		}
@@ -55,7 +55,10 @@ func (r *Root) Mounts(dir string) ([]string, error) {
 	return points, nil
 }
 
-// escaped decodes the characters that proc_pid_mountinfo(5) escapes.
+// Unescape decodes the characters that the kernel escapes in paths of /proc/self/mountinfo and /proc/swaps:
+// proc_pid_mountinfo(5).
+func Unescape(path string) string { return escaped.Replace(path) }
+
 var escaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // Unmount never follows a symlink at the end of path.
