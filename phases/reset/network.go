@@ -85,10 +85,15 @@ func (c *cleanup) removePluginState(network string) {
 	}
 }
 
-// removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Others stay.
+// removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Others stay, such as
+// those of a network called NETWORK-2: only a network's name contains hyphens.
 func (c *cleanup) removeResults(dir, network string) {
+	isOf := func(name, network string) bool {
+		rest, found := strings.CutPrefix(name, network+"-")
+		return found && strings.Count(rest, "-") == 1
+	}
 	for _, name := range c.entries(dir) {
-		if strings.HasPrefix(name, network+"-") || strings.HasPrefix(name, loopbackNetwork+"-") {
+		if isOf(name, network) || isOf(name, loopbackNetwork) {
 			c.removeFile(filepath.Join(dir, name))
 		}
 	}

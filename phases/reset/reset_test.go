@@ -87,7 +87,8 @@ var usersOwn = map[string]string{
 	"/srv/etcd/backup.db":                  "mine",
 	"/var/lib/cni/networks/other/10.0.0.2": "",
 	"/var/lib/cni/results/other-1-eth0":    "{}",
-	phasetest.FakePods + "/":               "", phasetest.FakeLeftovers + "/br-other/": "", phasetest.FakeLeftovers + "/cni-podman0/": "",
+	"/var/lib/cni/results/pods-2-1-eth0":   "{}", "/var/lib/cni/results/cbr0-2-1-eth0": "{}", // networks pods-2 and cbr0-2
+	phasetest.FakePods + "/": "", phasetest.FakeLeftovers + "/br-other/": "", phasetest.FakeLeftovers + "/cni-podman0/": "",
 	"/etc/cni/net.d/87-podman.conflist":      `{"name": "podman", "plugins": [{"type": "bridge", "bridge": "cni-podman0"}]}`,
 	"/var/lib/cni/networks/podman/10.88.0.2": "",
 }
