@@ -117,6 +117,13 @@ func (s *stage) build(t *testing.T) {
 	t.Cleanup(s.api.Close)
 	forward(t, stageServer, s.api.Listener.Addr().String())
 	s.api.Put("/api/v1/nodes/cp-1", &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}})
+	ca, err := os.ReadFile("/etc/kubernetes/pki/ca.crt")
+	must(t, err)
+	s.api.Put("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		Data:       map[string]string{"client-ca-file": string(ca)},
+	})
 	for _, phase := range []string{"upload-config all", "upload-certs --upload-certs", "bootstrap-token", "mark-control-plane", "addon all"} {
 		s.mustRun(t, append(strings.Fields("init phase "+phase), "--config", inputs+"/setup.yaml"))
 	}

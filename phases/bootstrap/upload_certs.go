@@ -10,12 +10,17 @@ import (
 	"encoding/base32"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -65,6 +70,37 @@ func UploadCerts(ctx context.Context, env *step.Env) error {
 		env.UI.Outcome(ui.Outcome{CertificateKey: env.Config.CertificateKey})
 	}
 	return nil
+}
+
+// CheckCluster fails unless the API server accepts clients with certificates from this host's CA. A user's kubeconfig may lead to
+// another cluster, which mustn't get this host's keys.
+func CheckCluster(ctx context.Context, env *step.Env) error {
+	const remedy = "name this node's kubeconfig: `--kubeconfig /etc/kubernetes/admin.conf`"
+	path := filepath.Join(env.Config.Paths.PKI, "ca.crt")
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return errors.Wrap(err, "cannot read this cluster's CA")
+	}
+	own, err := certs.ParseCerts(data)
+	if err != nil {
+		return errors.Wrap(err, path)
+	}
+	const name, key = "extension-apiserver-authentication", "client-ca-file"
+	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, name, key)
+	if err != nil {
+		return err
+	}
+	accepted, err := certs.ParseCerts([]byte(text))
+	if err != nil {
+		return fault.WithRemedy(errors.Wrapf(err, "cannot tell whether the kubeconfig leads to this node's cluster: ConfigMap kube-system/%s, %s", name, key), remedy)
+	}
+	for _, ca := range accepted {
+		if slices.ContainsFunc(own, ca.Equal) {
+			return nil
+		}
+	}
+	return fault.New("the kubeconfig leads to another cluster than this node's: its API server does not accept certificates from "+path+
+		", so it does not get this node's keys", remedy)
 }
 
 // uploadEncrypted makes the Secret depend on a token that expires after two hours: the controller manager deletes the token, and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -116,6 +117,37 @@ func TestUploadCertsFaults(t *testing.T) {
 	fact.NotIn(t, phasetest.Message(err), "hush")
 	if s.Results.Len() > 0 {
 		t.Errorf("printed a key with which nothing was encrypted: %q", s.Results.String())
+	}
+}
+
+// TestCheckCluster: a kubeconfig that leads to another cluster is refused, and so is an API server that doesn't name its CA.
+func TestCheckCluster(t *testing.T) {
+	s, other := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument), uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Play(t, certificates())
+	other.Play(t, certificates())
+	const path = "/etc/kubernetes/pki/ca.crt"
+	own, others := s.Get(t, path), other.Get(t, path)
+	for name, tt := range map[string]struct {
+		accepted string
+		want     []string
+	}{
+		"this cluster":     {accepted: own},
+		"with another CA":  {accepted: others + own},
+		"another cluster":  {others, []string{path, "another cluster"}},
+		"it names no CA":   {"", []string{"extension-apiserver-authentication", "client-ca-file"}},
+		"it names garbage": {"x", []string{"extension-apiserver-authentication", "client-ca-file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cm := &corev1.ConfigMap{Data: map[string]string{"client-ca-file": tt.accepted}}
+			cm.APIVersion, cm.Kind, cm.Namespace, cm.Name = "v1", "ConfigMap", "kube-system", "extension-apiserver-authentication"
+			api := cluster.NewPlan(func(cluster.Action) {}, nil)
+			phasetest.Fatal(t, api.Ensure(t.Context(), cm))
+			s.Cluster = api
+			err := CheckCluster(t.Context(), s.Env)
+			if fact.Error(t, err, tt.want...); err != nil {
+				fact.In(t, fault.Remedy(err), "--kubeconfig /etc/kubernetes/admin.conf")
+			}
+		})
 	}
 }
 

@@ -264,6 +264,9 @@ func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secr
 		return key, err
 	}
 	cli.Warn(p.Env.UI, warnings)
+	if err := bootstrap.CheckCluster(ctx, p.Env.ForNode(node)); err != nil {
+		return key, err
+	}
 	env.WarnOfMissingEndpoint(p.Env.UI, node)
 	node = node.With(func(n *config.Node) { n.SkipCertificateKeyPrint = true }) // the join command has it
 	return key, bootstrap.UploadCerts(ctx, p.Env.ForNode(node))
