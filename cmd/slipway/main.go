@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/pkg/errors"
@@ -26,10 +28,29 @@ import (
 func run() int {
 	// Files get their final mode on creation, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	os.Setenv("PATH", completePath(os.Getenv("PATH"))) //nolint:errcheck // a valid name and value
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) asks
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
+	// A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a change: writes fail instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	return execute(ctx, filepath.Base(os.Args[0]), cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:])
+}
+
+// completePath adds the directories of administrators' programs to PATH: sudo and cron may leave out /usr/local/bin, which has a
+// bundle's programs.
+func completePath(path string) string {
+	dirs := filepath.SplitList(path)
+	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
 func execute(ctx context.Context, program string, s cli.Streams, args []string) int {

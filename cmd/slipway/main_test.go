@@ -95,6 +95,13 @@ func TestInterrupt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the lock of the node is for root")
 	}
+	for sent, word := range map[os.Signal]string{os.Interrupt: "interrupt", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hangup"} {
+		t.Run(word, func(t *testing.T) { interrupt(t, sent, word) })
+	}
+}
+
+func interrupt(t *testing.T, sent os.Signal, word string) {
+	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"etc", "run", "proc"} {
 		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
@@ -115,7 +122,7 @@ func TestInterrupt(t *testing.T) {
 			t.Fatalf("the program ended before the wait: %v; its last line: %q", err, line)
 		}
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := cmd.Process.Signal(sent); err != nil {
 		t.Fatal(err)
 	}
 	last, err := io.ReadAll(lines)
@@ -128,5 +135,38 @@ func TestInterrupt(t *testing.T) {
 	if !bytes.HasPrefix(last, []byte("slipway: ")) || bytes.Count(last, []byte("\n")) != 1 {
 		t.Errorf("the error is %q, want one line", last)
 	}
-	fact.In(t, string(last), "phase wait-control-plane/health", "kubelet", "`journalctl -u kubelet`", "interrupt signal")
+	fact.In(t, string(last), "phase wait-control-plane/health", "kubelet", "`journalctl -u kubelet`", word+" signal")
+}
+
+// TestUnreadOutput: a run whose output nobody reads finishes its work, and fails.
+func TestUnreadOutput(t *testing.T) {
+	unread, output, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread.Close()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "slipway", "init", "phase", "certs", "ca", "-o", "json", "--cert-dir", dir)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = output, &said
+	err = cmd.Run()
+	output.Close()
+	if err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("the program ended with %v; want exit code 1", err)
+	}
+	fact.In(t, said.String(), "succeeded", "lost", "broken pipe")
+	if _, err := os.Stat(filepath.Join(dir, "ca.crt")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCompletePath(t *testing.T) {
+	for path, want := range map[string]string{
+		"":                       "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"/opt/bin:/usr/bin:/bin": "/opt/bin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin",
+	} {
+		if got := completePath(path); got != want {
+			t.Errorf("%q becomes %q, want %q", path, got, want)
+		}
+	}
 }
