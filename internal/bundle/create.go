@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,10 @@ type Create struct {
 // Run makes the bundle. The same list makes the same bytes. Compressed parts stay in a directory beside the output until it's
 // complete; a killed run's leftovers there are removed.
 func (c Create) Run(ctx context.Context) error {
+	var err error
+	if c.Output, err = target(c.Output); err != nil {
+		return err
+	}
 	s := &stage{Create: c, dir: stagingOf(c.Output)}
 	if err := startStaging(c.Output); err != nil {
 		return err
@@ -51,6 +56,15 @@ func (c Create) Run(ctx context.Context) error {
 	return replace(c.Output, s.dir, func(w io.Writer) error {
 		return made.write(w, func(blob *blob) (io.ReadCloser, error) { return os.Open(s.path(blob.Digest)) })
 	})
+}
+
+// target is the file that a path leads to: a link stays.
+func target(path string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	return resolved, errors.Wrap(err, "cannot make the bundle")
 }
 
 // stagingOf is the staging directory beside an output file.

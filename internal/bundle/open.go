@@ -51,8 +51,9 @@ func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 		return nil, errors.Wrap(err, "cannot open the bundle")
 	}
 	var b *Bundle
-	if err = checkPin(f, digest); err == nil {
-		b, err = read(f, info.Size(), keys)
+	from, err := pinned(f, digest)
+	if err == nil {
+		b, err = read(from, info.Size(), keys)
 	}
 	if err != nil {
 		f.Close()
@@ -62,11 +63,41 @@ func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 	return b, nil
 }
 
-// checkPin reads all of a file, unless the digest is empty.
-func checkPin(file io.Reader, digest string) error {
+// pinned checks the digest of a file, unless the digest is empty, and returns the file. Its index, which has the digests of
+// everything else, then comes from the bytes that were checked, even if somebody changes the file meanwhile.
+func pinned(file *os.File, digest string) (io.ReaderAt, error) {
 	if digest == "" {
-		return nil
+		return file, nil
 	}
+	head := &headCopy{from: file}
+	return head, checkPin(io.TeeReader(file, head), digest)
+}
+
+// headCopy is a file, and a copy of its first bytes: as many as a bundle has at most up to the end of its index.
+type headCopy struct {
+	head []byte
+	from io.ReaderAt
+}
+
+func (c *headCopy) Write(p []byte) (int, error) {
+	const most = maxDocument + 64<<10
+	c.head = append(c.head, p[:min(len(p), most-len(c.head))]...)
+	return len(p), nil
+}
+
+func (c *headCopy) ReadAt(p []byte, at int64) (n int, err error) {
+	if at < int64(len(c.head)) {
+		n = copy(p, c.head[at:])
+	}
+	if n == len(p) {
+		return n, nil
+	}
+	more, err := c.from.ReadAt(p[n:], at+int64(n))
+	return n + more, err
+}
+
+// checkPin reads all of a file.
+func checkPin(file io.Reader, digest string) error {
 	want, err := v1.NewHash(strings.ToLower(digest))
 	if err != nil {
 		return fault.New("the digest "+digest+" is not one such as sha256:4e07…, with 64 hexadecimal digits", "`sha256sum BUNDLE` prints them")

@@ -4,6 +4,7 @@
 package bundle
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -44,5 +45,31 @@ func TestOpenPinned(t *testing.T) {
 			}
 			fact.Error(t, err, tt.want...)
 		})
+	}
+}
+
+// TestPinnedHead: a file that changes after its digest was checked doesn't become another bundle.
+func TestPinnedHead(t *testing.T) {
+	path := create(t, testList(t))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	from, err := pinned(f, "sha256:"+hex.EncodeToString(sum[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, make([]byte, len(data)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 4096)
+	if _, err := from.ReadAt(got, 0); err != nil || !bytes.Equal(got, data[:len(got)]) {
+		t.Errorf("it reads %x, %v", got[:8], err)
 	}
 }

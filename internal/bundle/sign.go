@@ -48,8 +48,12 @@ func (k *SecretKey) sign(c *contents) []byte {
 }
 
 // Sign verifies all of the bundle, and writes it again with a signature: the key's or, if that's nil, the given signature of the
-// bundle's index.json. It replaces an existing signature.
-func Sign(ctx context.Context, path string, key *SecretKey, signature []byte) error {
+// bundle's index.json, which one of the trusted keys must have made, if there are any. It replaces an existing signature.
+func Sign(ctx context.Context, path string, key *SecretKey, signature []byte, trusted Keys) error {
+	path, err := target(path)
+	if err != nil {
+		return err
+	}
 	b, err := Open(path, Keys{})
 	if err != nil {
 		return err
@@ -62,6 +66,9 @@ func Sign(ctx context.Context, path string, key *SecretKey, signature []byte) er
 		signature = key.sign(&b.contents)
 	} else if err := new(minisign.Signature).UnmarshalText(signature); err != nil {
 		return fault.New("the signature is not in minisign's format", "`minisign -S -m index.json` makes one")
+	} else if _, err := trusted.verify(b.rawLayout, signature); err != nil {
+		return fault.WithRemedy(errors.WithMessage(err, "the signature is not of this bundle, or by another key"),
+			"sign this bundle's index: `tar -xOf "+path+" index.json`")
 	}
 	if err := startStaging(path); err != nil {
 		return err

@@ -60,10 +60,10 @@ func TestSignatures(t *testing.T) {
 	}
 
 	// A signature added later is the same, and replaces another.
-	if err := Sign(t.Context(), unsigned, key, nil); err != nil {
+	if err := Sign(t.Context(), unsigned, key, nil, Keys{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Sign(t.Context(), unsigned, key, nil); err != nil {
+	if err := Sign(t.Context(), unsigned, key, nil, Keys{}); err != nil {
 		t.Fatal(err)
 	}
 	a, _ := os.ReadFile(signed)
@@ -81,6 +81,23 @@ func TestSignatures(t *testing.T) {
 	refused(t, verifyAll(t, writeEntries(t, append(list[:2], list[3:]...)), keys), "not signed")
 }
 
+// TestSignThroughLink: a link to a bundle stays, and the bundle is signed.
+func TestSignThroughLink(t *testing.T) {
+	key, keys := newKey(t)
+	path := create(t, testList(t))
+	link := filepath.Join(t.TempDir(), "latest.tar")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(t.Context(), link, key, nil, Keys{}); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != path {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	open(t, path, keys)
+}
+
 // TestSignRefuses damaged bundles, and anything that isn't a signature.
 func TestSignRefuses(t *testing.T) {
 	key, _ := newKey(t)
@@ -89,11 +106,13 @@ func TestSignRefuses(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "b.tar", whole)
 	path := filepath.Join(dir, "b.tar")
-	refused(t, Sign(t.Context(), path, key, nil), "is damaged")
+	refused(t, Sign(t.Context(), path, key, nil, Keys{}), "is damaged")
 	if after, _ := os.ReadFile(path); !bytes.Equal(after, whole) {
 		t.Error("the bundle has changed")
 	}
-	refused(t, Sign(t.Context(), create(t, testList(t)), nil, []byte("x")), "minisign's format")
+	refused(t, Sign(t.Context(), create(t, testList(t)), nil, []byte("x"), Keys{}), "minisign's format")
+	_, keys := newKey(t)
+	refused(t, Sign(t.Context(), create(t, testList(t)), nil, minisign.Sign(key.key, []byte("another index")), keys), "release.pub")
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("%v is left", left)
 	}
@@ -196,7 +215,7 @@ func TestMinisign(t *testing.T) {
 		t.Fatal(err)
 	}
 	unsigned := create(t, testList(t))
-	if err := Sign(t.Context(), unsigned, nil, signature); err != nil {
+	if err := Sign(t.Context(), unsigned, nil, signature, Keys{}); err != nil {
 		t.Fatal(err)
 	}
 	if b := open(t, unsigned, keys); !strings.Contains(b.SignedBy(), "m.pub") {

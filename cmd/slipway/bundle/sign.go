@@ -58,6 +58,7 @@ func askPassword(ctx context.Context, g *cli.Globals, key string) (string, error
 
 type signatureOptions struct {
 	signOptions
+	keys      options
 	signature string
 }
 
@@ -75,6 +76,7 @@ func newSign(g *cli.Globals) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), g, args[0]) },
 	}
 	o.bind(cmd.Flags())
+	o.keys.bind(cmd.Flags())
 	cmd.Flags().StringVar(&o.signature, "signature", "", "`file` with a signature of index.json in minisign's format, instead of --sign-key")
 	return cmd
 }
@@ -94,5 +96,12 @@ func (o *signatureOptions) run(ctx context.Context, g *cli.Globals, path string)
 			return errors.Wrap(err, "--signature")
 		}
 	}
-	return bundle.Sign(ctx, path, key, signature)
+	keys, err := bundle.TrustedKeys(o.keys.publicKeys)
+	if err != nil {
+		return err
+	}
+	if key == nil && !keys.Required() {
+		cli.NewUI(g).Warn("the signature was not checked, because no public key is configured", "name the signer's with --public-key")
+	}
+	return bundle.Sign(ctx, path, key, signature, keys)
 }
