@@ -48,11 +48,29 @@ func Prepare(m *config.Machine, p Preparation) []Check {
 	}
 	for _, dir := range slices.Sorted(maps.Keys(p.Sizes)) {
 		checks = append(checks, Check{
-			Name: "DiskSpace-" + dashed(dir), Run: space(m, dir, need{what: "the bundle", least: p.Sizes[dir], good: p.Sizes[dir]}),
+			Name: "DiskSpace-" + dashed(dir), Run: func(_ context.Context, h View) []fault.Finding {
+				size := together(h, dir, p.Sizes)
+				return spaceOf(m, h, dir, need{what: "the bundle", least: size, good: size})
+			},
 			Description: "the bundle's files fit",
 		})
 	}
 	return checks
+}
+
+// together is the sum of the sizes of directories on the same file system as dir.
+func together(h View, dir string, sizes map[string]uint64) uint64 {
+	here, err := h.Space(existingDir(h, dir))
+	if err != nil {
+		return sizes[dir]
+	}
+	sum := uint64(0)
+	for other, size := range sizes {
+		if at, err := h.Space(existingDir(h, other)); err == nil && at.Device == here.Device {
+			sum += size
+		}
+	}
+	return sum
 }
 
 func programsFit(_ context.Context, _ View, refused []error) []fault.Finding {

@@ -4,6 +4,7 @@
 package preflight
 
 import (
+	"io/fs"
 	"net/netip"
 	"slices"
 	"testing"
@@ -159,6 +160,15 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// TestPrepareSpaceTogether: directories on one file system have to fit together.
+func TestPrepareSpaceTogether(t *testing.T) {
+	h := bare(t)
+	h.Has.Space["/"] = host.Space{Free: 250 << 20}
+	checks := Prepare(&config.Machine{}, Preparation{Sizes: map[string]uint64{"/usr/local/bin": 200 << 20, "/opt/cni/bin": 100 << 20}})
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "DiskSpace--opt-cni-bin" })
+	expect(t, checks[i].findings(t.Context(), h), "[ERROR DiskSpace--opt-cni-bin] | 250 MiB | 300 MiB")
+}
+
 // A host with everything it needs passes without a word.
 func TestPrepareHealthy(t *testing.T) {
 	checks := Prepare(&config.Machine{}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
@@ -199,6 +209,7 @@ func TestBundledKubelet(t *testing.T) {
 			[]string{"[ERROR KubeletVersion] | kubelet (v1.36.4) | older | (v1.37.0) | bundle of v1.37"}},
 		"no bundled version": {"latest", "v1.37.2", "v1.37.0", nil, []string{"[ERROR KubeletVersion] | bundle | \"latest\""}},
 		"no cluster version": {"v1.37.2", "", "v1.37.0", nil, []string{"[ERROR KubeletVersion] | \"\" | ConfigMap kube-system/kubeadm-config"}},
+		"only for root":      {"v1.37.2", "", "v1.37.0", errors.Wrap(fs.ErrPermission, "kubelet.conf"), []string{"[SKIPPED KubeletVersion] | root"}},
 		"unknown": {"v1.37.2", "", "v1.37.0", fault.New("refused", "start it"),
 			[]string{"[ERROR KubeletVersion] | cluster | refused"}},
 	} {

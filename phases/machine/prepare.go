@@ -97,7 +97,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	checks := preflight.Prepare(env.Machine, preflight.Preparation{
-		Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
+		Runtime: found.check(ctx, env), Sizes: p.sizes(ctx, env, found, pending), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
 	})
 	checks = append(append(checks, trial.NewUnfinishedCheck(env)), p.skewChecks(ctx, env)...)
 	return node.Check(ctx, env, checks...)
@@ -122,18 +122,27 @@ const (
 	cniDir     = "/opt/cni/bin"
 )
 
-// sizes are the bytes a bundle needs, by directory.
-func (p *Prepare) sizes() map[string]uint64 {
+// sizes are the bytes that this run adds, by directory: programs to put in place, and images that the runtime lacks. Of a runtime
+// that doesn't run yet, nobody knows any images.
+func (p *Prepare) sizes(ctx context.Context, env *step.Env, found hostRuntime, pending pendingFiles) map[string]uint64 {
 	sizes := map[string]uint64{}
+	for _, f := range pending.files {
+		if dir := filepath.Dir(f.Path); dir == programDir || dir == cniDir {
+			sizes[dir] += uint64(f.Size)
+		}
+	}
+	if found.foreign() || slices.Contains(env.Machine.SkipPhases, "images") {
+		return sizes
+	}
+	present, err := presentImages(ctx, env, found)
+	if err != nil {
+		present = nil
+	}
 	for _, part := range p.parts() {
-		switch part.Type {
-		case bundle.Program:
-			sizes[programDir] += uint64(part.Size)
-		case bundle.CNIPlugin:
-			sizes[cniDir] += uint64(part.Size)
-		case bundle.Image: // the layers, and their unpacked files
-			sizes[containerd.DataDir] += 2 * uint64(part.Size)
-		case bundle.Unit, bundle.Setting:
+		have, there := present[part.Name]
+		there = there && part.ConfigDigest != nil && (have.ID == "" || have.ID == part.ConfigDigest.String())
+		if part.Type == bundle.Image && !there {
+			sizes[containerd.DataDir] += 2 * uint64(part.Size) // the layers, and their unpacked files
 		}
 	}
 	return sizes

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestPlanPartsOnlyRecord: no part of a plan can act, nobody is asked for confirmation, and the plan takes the result's place.
@@ -54,6 +55,28 @@ func TestPlanPartsOnlyRecord(t *testing.T) {
 			if err := p.Show(never); err != nil || !strings.HasPrefix(out.String(), "Plan: 0 steps. ") {
 				t.Errorf("shows %q, %v", out.String(), err)
 			}
+		})
+	}
+}
+
+// TestPlanOnWorkerAsks: a plan of host prepare asks the cluster on its workers, and nobody elsewhere.
+func TestPlanOnWorkerAsks(t *testing.T) {
+	m := Planning{G: &cli.Globals{Program: "slipway", Streams: cli.Streams{Out: io.Discard, Err: io.Discard}}}
+	const kubelets, server = "etc/kubernetes/kubelet.conf", "etc/kubernetes/manifests/kube-apiserver.yaml"
+	for name, tt := range map[string]struct{ files, want []string }{
+		"no node":         {},
+		"a worker":        {[]string{kubelets}, []string{"/etc/kubernetes/kubelet.conf"}},
+		"a control plane": {files: []string{kubelets, server}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, path := range tt.files {
+				fixture.Put(t, root, "/"+path, "x")
+			}
+			p := m.MachineParts(config.DefaultMachine(), linux.NewAt(root))
+			defer p.Close()
+			_, err := cluster.ConfigMapText(t.Context(), p.Env.Cluster, "kube-system", "kubeadm-config", "ClusterConfiguration")
+			fact.Error(t, err, tt.want...)
 		})
 	}
 }

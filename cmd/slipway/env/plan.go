@@ -108,13 +108,17 @@ func (p Planning) LivingParts(node *config.Node, real *linux.Host) *Parts {
 	return parts
 }
 
-// MachineParts ask no cluster.
+// MachineParts ask a cluster only on its workers, which don't know its version otherwise.
 func (p Planning) MachineParts(host *config.Machine, real *linux.Host) *Parts {
 	record, said := p.newPlan(""), newPlanUI(p.G)
+	var live cluster.Cluster
+	if _, err := real.Lstat(host.Paths.KubeletKubeconfig()); err == nil && !thisnode.IsControlPlane(real) {
+		live = cluster.New(kubeletOptions(host, real))
+	}
 	if p.Diff {
 		record.CompareWith(real, said.Warnf)
 	}
-	return p.parts(real, plan.UI{UI: said, Plan: record}, &step.Env{Machine: host, Cluster: cluster.NewPlan(record.AddCluster, nil)})
+	return p.parts(real, plan.UI{UI: said, Plan: record}, &step.Env{Machine: host, Cluster: cluster.NewPlan(record.AddCluster, live)})
 }
 
 // newPlan is an empty plan in the report's form. node is the node's name; "" for a host that isn't known as a node.
