@@ -4,12 +4,14 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -57,19 +59,25 @@ func isOwnSocket(socket string) bool {
 }
 
 // findRuntime looks for the kubelet's runtime: the operator's, or else a bundle's containerd. Containerd's own guide puts its
-// unit where a bundle does, so the record tells whose it is. Of several, only a runtime that answers counts: Docker brings a
-// containerd with CRI disabled.
+// unit where a bundle does, so the record tells whose it is. A named socket decides, then a node's kubelet, then a bundle's
+// containerd that's here already. Of several others, only a runtime that answers counts: Docker brings a containerd with CRI
+// disabled.
 func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, error) {
-	own := knownRuntimes()[0]
-	if socket := env.Machine.CRISocket; socket != "" && !isOwnSocket(socket) {
-		return hostRuntime{socket: socket, owner: foreignRuntime}, nil
+	candidates := knownRuntimes()
+	own := candidates[0]
+	named, kubelets := env.Machine.CRISocket, thisnode.KubeletSocket(env.Host)
+	if named != "" && !isOwnSocket(named) {
+		return hostRuntime{socket: named, owner: foreignRuntime}, nil
+	}
+	if isOwnSocket(cmp.Or(named, kubelets)) {
+		candidates = candidates[:1]
 	}
 	bundled, err := broughtContainerd(env)
 	if err != nil {
 		return own, err
 	}
 	var found []hostRuntime
-	for _, r := range knownRuntimes() {
+	for _, r := range candidates {
 		state, err := unitState(ctx, env, r.unit)
 		if err != nil {
 			return own, err
@@ -77,6 +85,9 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 		switch {
 		case bundled && state.Fragment == containerd.UnitPath:
 			own.owner = bundledRuntime
+			if kubelets == "" {
+				return own, nil
+			}
 		case state.LoadState == "loaded":
 			r.owner = foreignRuntime
 			found = append(found, r)

@@ -43,7 +43,7 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 		return fault.New("only containerd can be given images, and this host has another container runtime",
 			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
 	}
-	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
+	return p.importAndPin(ctx, env, found, missing, unpinned)
 }
 
 // lacking returns the bundle's images that the runtime doesn't have, and those it may remove. It keeps somebody else's.
@@ -99,7 +99,7 @@ func presentImages(ctx context.Context, env *step.Env, found hostRuntime) (map[s
 	return byName, nil
 }
 
-func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string, missing, unpinned []string) error {
+func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, found hostRuntime, missing, unpinned []string) error {
 	wanted := p.bundled()
 	settings, err := host.ReadIfExists(env.Host, containerd.ConfigPath)
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 			r.ImageIDs[name] = with(r.ImageIDs[name], wanted[name])
 		}
 		if len(r.Images) > 0 {
-			r.Socket = socket
+			r.Socket = found.socket
 		}
 	})
 	if err != nil {
@@ -126,24 +126,35 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 	}
 	if len(missing) > 0 {
 		env.UI.Printf("Importing %d images", len(missing))
-		err := env.Host.ImportImages(ctx, socket, missing, func(w io.Writer) error { return p.Bundle.WriteImages(ctx, missing, w) })
+		err := env.Host.ImportImages(ctx, found.socket, missing, func(w io.Writer) error { return p.Bundle.WriteImages(ctx, missing, w) })
 		if err != nil {
 			return err
 		}
 	}
 	for _, name := range unpinned {
-		if err := env.Host.PinImage(ctx, socket, name, true); err != nil {
+		if err := env.Host.PinImage(ctx, found.socket, name, true); err != nil {
 			return err
 		}
 	}
-	return p.unpin(ctx, env, socket, old)
+	return p.unpin(ctx, env, found, old)
 }
 
-// unpin lets the kubelet remove an earlier bundle's images.
-func (p *Prepare) unpin(ctx context.Context, env *step.Env, socket string, names []string) error {
+// unpin lets the kubelet remove an earlier bundle's images. Somebody may have removed some, and an interrupted run may have
+// recorded images that it didn't import.
+func (p *Prepare) unpin(ctx context.Context, env *step.Env, found hostRuntime, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	present, err := presentImages(ctx, env, found)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
+		if _, there := present[name]; !there {
+			continue
+		}
 		env.UI.Printf("Unpinning %s, which is not in this bundle", name)
-		if err := env.Host.PinImage(ctx, socket, name, false); err != nil {
+		if err := env.Host.PinImage(ctx, found.socket, name, false); err != nil {
 			return err
 		}
 	}

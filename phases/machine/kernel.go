@@ -4,6 +4,7 @@
 package machine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -71,16 +72,21 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 	}
 	wanted[forwardsIPv6] = "1"
 	address, err := h.DefaultAddress(true)
-	if err != nil || !address.IsValid() {
+	if err != nil {
+		return wanted, err
+	}
+	before, err := host.ReadIfExists(h, sysctlPath)
+	if err != nil {
 		return wanted, err
 	}
 	interfaces, err := h.Interfaces()
 	for _, i := range interfaces {
 		// A forwarding host takes its default route from the router's advertisements only with 2:
-		// https://docs.kernel.org/networking/ip-sysctl.html
+		// https://docs.kernel.org/networking/ip-sysctl.html. An earlier run's setting stays, because the route may be away.
 		name := "net/ipv6/conf/" + i.Name + acceptRoutes
 		value, err := h.ReadFile(host.ProcSys + name)
-		if err == nil && slices.Contains(i.Addresses, address) && strings.TrimSpace(string(value)) != "0" {
+		hasRoute := address.IsValid() && slices.Contains(i.Addresses, address)
+		if err == nil && (hasRoute || bytes.Contains(before, []byte(name+" = 2\n"))) && strings.TrimSpace(string(value)) != "0" {
 			wanted[name] = "2"
 		}
 	}

@@ -42,14 +42,15 @@ func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 	return p.restartReplaced(ctx, env, changed)
 }
 
-// restartReplaced restarts a kubelet whose program or settings were replaced. Its Pods go on, except static Pods that another
-// minor version takes for new.
+// restartReplaced restarts a kubelet whose program or settings were replaced, now or by an earlier run, after which it doesn't
+// come up. Its Pods go on, except static Pods that another minor version takes for new.
 func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bool) error {
 	state, err := unitState(ctx, env, node.KubeletUnit)
-	if err != nil || state.ActiveState != "active" {
+	crashing := state.ActiveState == "activating" || state.ActiveState == "failed"
+	if err != nil || state.ActiveState != "active" && !crashing {
 		return err
 	}
-	if !changed && !state.Replaced {
+	if !changed && !state.Replaced && !crashing {
 		return p.releaseInterruptedLease(ctx, env)
 	}
 	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil {

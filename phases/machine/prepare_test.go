@@ -251,21 +251,37 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	}
 }
 
-// TestPrepareKeepsSandbox: an earlier bundle's images lose their pins, except any that containerd's settings still name.
+// TestPrepareKeepsSandbox: an earlier bundle's images lose their pins, except any that containerd's settings still name or that
+// are gone.
 func TestPrepareKeepsSandbox(t *testing.T) {
 	h, root := newBareHost(t)
-	const sandbox, other = "registry.k8s.io/pause:3.9", "registry.k8s.io/etcd:3.5.0-0"
+	const sandbox, other, gone = "registry.k8s.io/pause:3.9", "registry.k8s.io/etcd:3.5.0-0", "registry.k8s.io/kube-proxy:v1.36.0"
+	h.Has.Images = []host.Image{{Names: []string{other}, Pinned: true}}
+	h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true}
 	fixture.Put(t, root, containerd.ConfigPath, string(containerd.Config(containerd.Settings{SandboxImage: sandbox})))
 	p, env := &Prepare{}, h.env(&bytes.Buffer{})
-	phasetest.Fatal(t, p.note(env, func(r *prepared) { r.Images = []string{sandbox, other} }))
+	phasetest.Fatal(t, p.note(env, func(r *prepared) { r.Images = []string{sandbox, other, gone} }))
 	h.Jobs = nil
-	phasetest.Fatal(t, p.importAndPin(t.Context(), env, containerd.Socket, nil, nil))
+	phasetest.Fatal(t, p.importAndPin(t.Context(), env, hostRuntime{socket: containerd.Socket}, nil, nil))
 	if diff := cmp.Diff([]string{"pin " + other + " false"}, h.Orders()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	record, err := readPrepared(h)
 	if phasetest.Fatal(t, err); !slices.Equal(record.Images, []string{sandbox}) {
 		t.Errorf("the record has %q", record.Images)
+	}
+}
+
+// TestHostResetReloads: systemd forgets the removed units even if something else can't be removed.
+func TestHostResetReloads(t *testing.T) {
+	h, _ := newBareHost(t)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	h.On.RemoveTree = func(path string) (host.Removal, error) { return host.Removal{}, errors.New("busy: " + path) }
+	h.Jobs = nil
+	err := step.Run(t.Context(), h.env(&bytes.Buffer{}), Reset(), step.Options{Serial: true})
+	fact.Error(t, err, containerd.DataDir)
+	if !slices.Contains(h.Orders(), "reload") {
+		t.Errorf("did %q", h.Orders())
 	}
 }
 
@@ -311,6 +327,57 @@ func TestPrepareDefaultSocket(t *testing.T) {
 		if got := fixture.Get(t, root, "/usr/local/bin/containerd"); !strings.Contains(got, version) {
 			t.Errorf("after the bundle of %s, containerd is %q", version, got)
 		}
+	}
+}
+
+// TestPrepareFindsNamedRuntime: of several runtimes, a named socket and a node's kubelet choose containerd.
+func TestPrepareFindsNamedRuntime(t *testing.T) {
+	crio := host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
+	for name, tt := range map[string]struct {
+		named, kubelet string // sockets
+		packaged       bool   // containerd is a package's
+		want           runtimeOwner
+	}{
+		"named":             {named: containerd.Socket, packaged: true, want: foreignRuntime},
+		"a kubelet's":       {kubelet: containerd.Socket, packaged: true, want: foreignRuntime},
+		"none yet":          {named: "unix://" + config.KnownSockets()[0], want: noRuntime},
+		"neither, with one": {want: foreignRuntime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			h.Has.Units["crio.service"] = crio
+			h.Has.Runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
+			if tt.packaged {
+				h.Has.Units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/containerd.service"}
+			}
+			if tt.kubelet != "" {
+				fixture.Put(t, root, "/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: "+tt.kubelet+"\n")
+			}
+			env := h.env(&bytes.Buffer{})
+			env.Machine.CRISocket = tt.named
+			got, err := (&Prepare{}).findRuntime(t.Context(), env)
+			phasetest.Fatal(t, err)
+			wantUnit := containerd.Unit
+			if name == "neither, with one" {
+				wantUnit = "crio.service"
+			}
+			if got.owner != tt.want || got.unit != wantUnit {
+				t.Errorf("found %+v", got)
+			}
+		})
+	}
+}
+
+// TestPrepareKeepsItsContainerd: a runtime installed later doesn't replace a bundle's containerd.
+func TestPrepareKeepsItsContainerd(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	h.mustPrepare(t, p)
+	h.Has.Units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", Fragment: "/usr/lib/systemd/system/crio.service"}
+	h.Jobs = nil
+	h.mustPrepare(t, p)
+	if len(h.Orders()) > 0 {
+		t.Errorf("the second run did %q", h.Orders())
 	}
 }
 
@@ -361,6 +428,49 @@ func TestPrepareNode(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"restart containerd.service", "restart kubelet.service"}, h.Orders()); diff != "" {
 		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
+
+// TestPrepareNeedsNoSpaceAgain: a prepared host has room for everything that's still missing, which is nothing.
+func TestPrepareNeedsNoSpaceAgain(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	h.mustPrepare(t, p)
+	h.Has.Space = map[string]host.Space{"/": {Free: 1, Total: 100}}
+	h.mustPrepare(t, p)
+}
+
+// TestPrepareRouteAway: a host whose IPv6 route is away for a moment still takes it from advertisements after the next boot.
+func TestPrepareRouteAway(t *testing.T) {
+	h, root := newBareHost(t)
+	h.mustPrepare(t, &Prepare{})
+	before := fixture.Get(t, root, sysctlPath)
+	h.Has.Default = h.Has.Default[:1]
+	h.mustPrepare(t, &Prepare{})
+	if diff := cmp.Diff(before, fixture.Get(t, root, sysctlPath)); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	fact.In(t, before, "-net/ipv6/conf/eth0/accept_ra = 2")
+}
+
+// TestPrepareCrashingKubelet: a rerun doesn't take a node whose kubelet crashes, or has given up, for prepared.
+func TestPrepareCrashingKubelet(t *testing.T) {
+	for _, active := range []string{"activating", "failed", "inactive"} {
+		h, root := newBareHost(t)
+		p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+		h.mustPrepare(t, p)
+		fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+		fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.37.2'}]}\n")
+		state := h.Has.Units[node.KubeletUnit]
+		state.ActiveState = active
+		h.Has.Units[node.KubeletUnit] = state
+		h.Fail["restart "+node.KubeletUnit] = errors.New("status=203/EXEC")
+		_, err := h.prepare(t, p)
+		var want []string
+		if active != "inactive" { // somebody has stopped it
+			want = []string{"status=203/EXEC"}
+		}
+		fact.Error(t, err, want...)
 	}
 }
 

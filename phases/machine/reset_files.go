@@ -56,13 +56,11 @@ func runResetFiles(ctx context.Context, env *step.Env) error {
 	for _, dir := range runtimeDirectories() {
 		r.addError(r.removeEmpty(dir))
 	}
-	if err := stderrors.Join(r.failed...); err != nil || !reload {
-		return err
+	if reload { // even if something stays: the next run doesn't know any more whose units were here
+		r.addError(env.Host.ReloadUnits(ctx))
+		r.addError(startPackaged(ctx, env))
 	}
-	if err := env.Host.ReloadUnits(ctx); err != nil {
-		return err
-	}
-	return startPackaged(ctx, env)
+	return stderrors.Join(r.failed...)
 }
 
 // removeDirectories removes data of the bundle's daemons. Other daemons may have filled the directories, too.
