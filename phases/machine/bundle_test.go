@@ -6,6 +6,7 @@ package machine
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -135,6 +137,19 @@ func TestPrepareSwapOfTheNextBoot(t *testing.T) {
 		h.mustPrepare(t, &Prepare{KeepSwap: keep})
 		if slices.ContainsFunc(h.Orders(), func(order string) bool { return strings.HasPrefix(order, "mask ") }) {
 			t.Errorf("masked again: %q", h.Orders())
+		}
+	}
+}
+
+// TestPrepareNodeWithSwap: a node whose kubelet is configured for swap keeps it.
+func TestPrepareNodeWithSwap(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		h, root := newBareHost(t)
+		fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+		fixture.Put(t, root, "/var/lib/kubelet/config.yaml", fmt.Sprintf("failSwapOn: %t\n", fails))
+		h.mustPrepare(t, &Prepare{})
+		if kept := len(h.Has.Swap) > 0 && !slices.Contains(h.Orders(), "mask "+swapTarget); kept == fails {
+			t.Errorf("failSwapOn %t: swap is %q after %q", fails, h.Has.Swap, h.Orders())
 		}
 	}
 }

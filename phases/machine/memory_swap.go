@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -34,6 +35,9 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 		}
 		return nil
 	}
+	if tolerated, err := toleratesSwap(env); err != nil || tolerated {
+		return err
+	}
 	if len(areas) > 0 {
 		if err := p.note(env, func(r *prepared) { r.Swap = with(r.Swap, areas...) }); err != nil {
 			return err
@@ -49,6 +53,15 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 		}
 	}
 	return nil
+}
+
+// toleratesSwap reports whether this host is a node whose kubelet is configured to run with swap. Its Pods may need it.
+func toleratesSwap(env *step.Env) (bool, error) {
+	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil {
+		return false, host.IgnoreMissing(err)
+	}
+	settings, err := thisnode.KubeletSettings(env.Host, env.Machine)
+	return err == nil && settings.FailSwapOn != nil && !*settings.FailSwapOn, err
 }
 
 func (p *Prepare) maskSwap(ctx context.Context, env *step.Env) error {
