@@ -217,6 +217,22 @@ func TestPrepareRefusesOlderKubelets(t *testing.T) {
 	}
 }
 
+// TestPrepareKeepsMatchingKubelet: nobody needs to know the cluster's version if a package's kubelet already has the bundle's.
+func TestPrepareKeepsMatchingKubelet(t *testing.T) {
+	const packaged = "/usr/bin/kubelet"
+	h, root := newBareHost(t)
+	h.Has.Units[node.KubeletUnit] = host.UnitState{
+		LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/kubelet.service", Program: packaged,
+	}
+	fixture.Put(t, root, packaged, "kubelet v1.37.2")
+	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+	fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
+	if _, err := h.Lstat(kubeletconfig.DropInPath); err == nil {
+		t.Error("the bundle's kubelet starts")
+	}
+}
+
 // TestPrepareHidesProxies: every user may read systemd's view of a unit, and a proxy may have a password.
 func TestPrepareHidesProxies(t *testing.T) {
 	const proxy = "http://user:secret@proxy.example:3128"

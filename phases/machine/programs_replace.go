@@ -102,7 +102,7 @@ func versionIn(text string) *version.Version {
 // skewChecks check the bundle's kubelet if it replaces another on a node. After an interrupted init, there's no API server to
 // ask, and the node has the kubelet of the bundle to continue with.
 func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Check {
-	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil || !p.replacesKubelet(env) {
+	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil || !p.replacesKubelet(ctx, env) {
 		return nil
 	}
 	if !p.Alone {
@@ -112,10 +112,10 @@ func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Che
 	return []preflight.Check{preflight.BundledKubelet(p.Bundle.Index().KubernetesVersion, controlPlane, err)}
 }
 
-// replacesKubelet reports whether the bundle has a kubelet that differs from this host's.
-func (p *Prepare) replacesKubelet(env *step.Env) bool {
+// replacesKubelet reports whether the bundle has a kubelet that will replace this host's.
+func (p *Prepare) replacesKubelet(ctx context.Context, env *step.Env) bool {
 	part := p.program("kubelet")
-	if part == nil {
+	if part == nil || hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return false
 	}
 	f, _ := fileOf(*part)
