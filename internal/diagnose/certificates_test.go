@@ -224,7 +224,7 @@ func TestFindingsHoldNoSecret(t *testing.T) {
 	h := healthy(t)
 	h.crashed("kube-apiserver", "Error: unknown flag: --x; token abcdef.0123456789abcdef, http://me:hunter2@192.0.2.9/ "+strings.Repeat("0123456789abcdef", 4))
 	text := ""
-	for _, f := range Run(t.Context(), h, h.target(true)) {
+	for _, f := range run(t, h, true) {
 		text += f.String()
 	}
 	for _, secret := range []string{"0123456789abcdef", "hunter2"} {

@@ -18,6 +18,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/stage"
@@ -199,11 +200,21 @@ func (h *fakeHost) target(waiting bool) Target {
 	}
 }
 
+// run is a look that could look everywhere.
+func run(t *testing.T, h *fakeHost, waiting bool) []fault.Finding {
+	t.Helper()
+	found, err := Run(t.Context(), h, h.target(waiting))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // names returns the causes found in a look.
 func names(t *testing.T, h *fakeHost, waiting bool) []string {
 	t.Helper()
 	var list []string
-	for _, f := range Run(t.Context(), h, h.target(waiting)) {
+	for _, f := range run(t, h, waiting) {
 		list = append(list, f.Name)
 	}
 	return list

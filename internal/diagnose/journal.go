@@ -23,6 +23,7 @@ const (
 type journal struct {
 	entries []entry
 	newest  time.Time
+	err     error // of the last read
 }
 
 // entry is a line of the journal, and the time it was first logged.
@@ -37,7 +38,7 @@ func (j *journal) read(ctx context.Context, h View, since time.Time) {
 		since = j.newest.Add(time.Microsecond)
 	}
 	fresh, err := h.Journal(ctx, kubeletService, since, journalEntries)
-	if err != nil || len(fresh) == 0 {
+	if j.err = err; err != nil || len(fresh) == 0 {
 		return
 	}
 	j.newest = fresh[len(fresh)-1].Time

@@ -60,7 +60,7 @@ func TestInsistedBeforeTheWait(t *testing.T) {
 	for _, began := range []time.Time{at.Add(-time.Minute), at.Add(time.Second)} {
 		target := h.target(true)
 		target.began = began
-		found := look(t.Context(), h, target, &journal{})
+		found, _ := look(t.Context(), h, target, &journal{})
 		if got := len(found) > 0; got != began.Before(at) {
 			t.Errorf("a wait that began at %s: found %v", began, found)
 		}
@@ -132,12 +132,12 @@ func TestOneFailedCheckIsNoCause(t *testing.T) {
 				}
 				return nil, nil
 			}
-			if found := Run(t.Context(), h, h.target(false)); len(found) != want {
+			if found := run(t, h, false); len(found) != want {
 				t.Errorf("after %d failures: %v", times, found)
 			}
 			began := time.Now()
 			asked = 0
-			if found := Run(t.Context(), h, h.target(true)); len(found) != 1 || time.Since(began) != 0 {
+			if found := run(t, h, true); len(found) != 1 || time.Since(began) != 0 {
 				t.Errorf("in a wait: %v after %s", found, time.Since(began))
 			}
 		})
