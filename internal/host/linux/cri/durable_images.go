@@ -149,7 +149,7 @@ func (r *Runtimes) discard(ctx context.Context, socket string, images []string) 
 	if err != nil || info.Name != "containerd" {
 		return err
 	}
-	list, err := runCtr(ctx, socket, "leases", "list")
+	list, err := askCtr(ctx, ctrAnswer, socket, "leases", "list")
 	if err != nil {
 		return err
 	}
@@ -204,13 +204,4 @@ func startOf(stat string) (time.Duration, error) {
 	}
 	ticks, err := strconv.ParseInt(fields[afterName], 10, 64)
 	return time.Duration(ticks) * 10 * time.Millisecond, errors.WithStack(err)
-}
-
-func runCtr(ctx context.Context, socket string, args ...string) (string, error) {
-	cmd, explain, err := ctr(ctx, socket, args...)
-	if err != nil {
-		return "", err
-	}
-	out, err := cmd.Output()
-	return string(out), errors.Wrapf(explain(err), "ctr %s", strings.Join(args[:2], " "))
 }
