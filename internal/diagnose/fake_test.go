@@ -39,6 +39,7 @@ type fakeHost struct {
 	apart   time.Duration // of the API server's clock
 	serving string        // the kubelet's serving certificate of the cluster
 	probe   string        // the liveness probes of Pods added from then on
+	pki     string        // where Pods added from then on have this host's /pki; /pki if empty
 	members []etcd.Health
 }
 
@@ -97,7 +98,13 @@ func (h *fakeHost) pod(name string, args ...string) {
 	for _, a := range args {
 		fmt.Fprintf(&b, "    - %s\n", a)
 	}
-	h.put(manifestDir+"/"+name+".yaml", b.String())
+	b.WriteString("    volumeMounts:\n")
+	volumes := "  volumes:\n"
+	for i, m := range [][2]string{{"/pki", cmp.Or(h.pki, "/pki")}, {"/etc/etcd", "/etc/etcd"}, {"/var/lib/etcd", "/var/lib/etcd"}} {
+		fmt.Fprintf(&b, "    - {name: v%d, mountPath: %s}\n", i, m[1])
+		volumes += fmt.Sprintf("  - {name: v%d, hostPath: {path: %s}}\n", i, m[0])
+	}
+	h.put(manifestDir+"/"+name+".yaml", b.String()+volumes)
 }
 
 // container adds a container with its log to a static Pod, newer than the ones before.
