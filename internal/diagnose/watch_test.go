@@ -164,6 +164,20 @@ func TestJournalIsReadOnce(t *testing.T) {
 	}
 }
 
+// TestJournalAfterAStepBack: if the clock is set back, new entries are older than the newest, and count. Entries count once.
+func TestJournalAfterAStepBack(t *testing.T) {
+	h := healthy(t)
+	var j journal
+	h.Has.Journal = []host.JournalEntry{{Time: at.Add(time.Hour), Program: "systemd", Message: "exited"}}
+	j.read(t.Context(), h, at)
+	h.Has.Journal = append(h.Has.Journal, host.JournalEntry{Time: at.Add(time.Second), Program: "kubelet", Message: "E1121 after"})
+	j.read(t.Context(), h, at)
+	j.read(t.Context(), h, at)
+	if len(j.entries) != 2 || j.entries[1].Message != "E1121 after" {
+		t.Errorf("entries %v", j.entries)
+	}
+}
+
 // Log lines of an earlier kubelet process don't count.
 func TestBeginning(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{-time.Hour: -10 * time.Second, -2 * time.Second: -2 * time.Second, time.Second: time.Second} {
