@@ -75,6 +75,13 @@ func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 	}
 }
 
+// TestPortOfRoot: other users may not listen below 1024, which says nothing about the port.
+func TestPortOfRoot(t *testing.T) {
+	s := newScene(t)
+	s.On.PortFree = func(string, int) error { return errors.Wrap(unix.EACCES, "port 443") }
+	expect(t, portFree(s.node, portUse{"", 443, "kube-apiserver"})(t.Context(), s.fakeHost), "[SKIPPED ] | root | port 443")
+}
+
 // TestPortsOfAddresses: a port held on another address doesn't matter.
 func TestPortsOfAddresses(t *testing.T) {
 	s := newScene(t)

@@ -61,6 +61,8 @@ func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (finding
 	switch {
 	case err == nil:
 		return nil, false
+	case errors.Is(err, fs.ErrPermission): // a port below 1024
+		return skip("only root can see whether port %d is free", u.port), false
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return fail("%s cannot listen on port %d of %s, which is not an address of this host", u.program, u.port, address).
 			remedy("choose another address (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address, or the component's bind-address)"), false

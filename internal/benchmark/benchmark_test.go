@@ -90,9 +90,10 @@ func controlPlane(t *testing.T, flags config.InitFlags) machine {
 	for _, f := range n.ProfileFiles() {
 		m.put(t, f.Path, string(f.Data))
 	}
-	for _, path := range []string{adminConf, "/etc/kubernetes/scheduler.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/kubelet.conf", caFile, "/etc/kubernetes/pki/etcd/ca.key", kubeletUnit} {
+	for _, path := range []string{adminConf, "/etc/kubernetes/scheduler.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/kubelet.conf", caFile, "/etc/kubernetes/pki/etcd/ca.key"} {
 		m.put(t, path, "x\n")
 	}
+	m.put(t, kubeletUnit, string(kubeletconfig.DropIn("/usr/bin/kubelet")))
 	m.put(t, proxyFile, "metricsBindAddress: \"\"\n")
 	if err := m.EnsureDir(etcdData, 0o700); err != nil {
 		t.Fatal(err)

@@ -78,6 +78,9 @@ func truth(b *bool, byDefault bool) string {
 }
 
 func (r kubeletRow) look(o *observation) answer {
+	if why := thisnode.UnseenFlags(o.host, o.machine); why != "" {
+		return unknown(why)
+	}
 	own, isFlag, why := o.kubeletFlag(r.flag)
 	if why != "" {
 		return unknown(why)
@@ -86,7 +89,12 @@ func (r kubeletRow) look(o *observation) answer {
 		return verdict(r.ok(own), "--"+r.flag+"="+own)
 	}
 	path := filepath.Join(o.machine.Paths.Kubelet, "config.yaml")
-	if other, given, _ := o.kubeletFlag("config"); given && other != path {
+	switch other, given, why := o.kubeletFlag("config"); {
+	case why != "":
+		return unknown(why)
+	case !given:
+		return unknown("the files of the kubelet's unit have no --config, so it may not read " + path)
+	case other != path:
 		return unknown("the kubelet reads " + other + ", not " + path)
 	}
 	if _, err := o.host.ReadFile(path); err != nil {

@@ -342,19 +342,17 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestRetryAfterBeyondTheBudget doesn't wait if the server asks for more time than the budget allows.
+// TestRetryAfterBeyondTheBudget waits until the end of the budget if the server asks for more time, and says so.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	a := newAPI(t)
 	a.faults[http.MethodPost] = []fakeapi.Fault{answers(429, "Retry-After: 3600", "busy")}
-	start := time.Now()
-	err := a.client(t).Ensure(t.Context(), configMap("c", nil))
+	r := a.client(t)
+	r.options.Timeout = 1500 * time.Millisecond
+	err := r.Ensure(t.Context(), configMap("c", nil))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	fact.Error(t, err, "429 Too Many Requests: busy", "tries: 1", "1h0m0s")
-	if took := time.Since(start); took > 2*time.Minute {
-		t.Errorf("took %s", took)
-	}
 }
 
 func TestHangEndsWithTheBudget(t *testing.T) {

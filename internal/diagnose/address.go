@@ -34,7 +34,7 @@ func (o *observation) etcdMoved(all []netip.Addr) []symptom {
 	if p == nil {
 		return nil
 	}
-	if _, err := o.h.Lstat(filepath.Join(p.args["data-dir"], "member")); err != nil {
+	if _, err := o.h.Lstat(filepath.Join(p.dataDir(), "member")); err != nil {
 		return nil
 	}
 	for text := range strings.SplitSeq(p.args["listen-peer-urls"], ",") {
@@ -67,7 +67,7 @@ func (o *observation) serverMoved(all []netip.Addr) []symptom {
 		return nil
 	}
 	_, err = o.h.Fetch(o.ctx, host.Probe{
-		URL: "https://" + net.JoinHostPort(address.String(), cmp.Or(p.args["secure-port"], "6443")) + "/livez", CA: o.file(p.args["client-ca-file"]),
+		URL: "https://" + net.JoinHostPort(address.String(), cmp.Or(p.args["secure-port"], "6443")) + "/livez", CA: o.file(p.file("client-ca-file")),
 	})
 	if !isUnreachable(err) {
 		return nil

@@ -528,7 +528,7 @@ func TestCauses(t *testing.T) {
 		t.Run(r.cause+" "+r.name, func(t *testing.T) {
 			h := healthy(t)
 			r.hurt(h)
-			found := look(t.Context(), h, h.target(true), &journal{})
+			found, _ := look(t.Context(), h, h.target(true), &journal{})
 			at := slices.IndexFunc(found, func(f symptom) bool { return f.Name == r.cause })
 			switch {
 			case r.want == "" && at >= 0:
@@ -576,7 +576,7 @@ func TestServerMoved(t *testing.T) {
 			if tt.hurt != nil {
 				tt.hurt(h)
 			}
-			found := look(t.Context(), h, h.target(tt.waiting), &journal{})
+			found, _ := look(t.Context(), h, h.target(tt.waiting), &journal{})
 			at := slices.IndexFunc(found, func(f symptom) bool { return f.Name == "address-changed" })
 			switch {
 			case at >= 0 != (tt.want != ""):
@@ -600,7 +600,7 @@ func TestEachCauseCanBeFound(t *testing.T) {
 		}
 		h := healthy(t)
 		rows[i].hurt(h)
-		for _, f := range Run(t.Context(), h, h.target(true)) {
+		for _, f := range run(t, h, true) {
 			if f.Name == c.Name {
 				fmt.Fprintln(&text, f)
 			}

@@ -47,15 +47,15 @@ func (o *observation) certificateFaults() []symptom {
 	o.checked = true
 	for _, row := range pairFlags {
 		p, ca := o.pod(row.pod), o.pod(row.caPod)
-		if p == nil || ca == nil || p.args[row.cert] == "" {
+		if p == nil || ca == nil {
 			continue
 		}
-		accepts := ca.args[row.ca]
+		accepts := ca.file(row.ca)
 		if row.ca == "etcd-cafile" && o.pod(etcdPod) == nil { // an etcd elsewhere may accept another CA than its servers' own
 			o.readCredential(row.pod, accepts)
 			accepts = ""
 		}
-		o.checkPair(row.pod, p.args[row.cert], p.args[row.key], accepts)
+		o.checkPair(row.pod, p.file(row.cert), p.file(row.key), accepts)
 	}
 	o.checkServerNames()
 	for _, name := range kubeconfigs() {
@@ -73,9 +73,10 @@ func (o *observation) fault(cause, subject, path, format string, args ...any) *s
 	return &o.faults[i]
 }
 
+// checkPair skips files without a path on this host.
 func (o *observation) checkPair(subject, certPath, keyPath, caPath string) {
 	cert, key := o.readCredential(subject, certPath), o.readCredential(subject, keyPath)
-	if cert == nil || key == nil {
+	if cert == nil || key == nil && keyPath != "" {
 		return
 	}
 	chain, err := certs.ParseChain(cert)
@@ -83,21 +84,25 @@ func (o *observation) checkPair(subject, certPath, keyPath, caPath string) {
 		o.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
 		return
 	}
-	leaf := chain[0]
-	signer, err := certs.ParseKey(key)
-	if err != nil {
-		o.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
-		return
+	if keyPath != "" {
+		signer, err := certs.ParseKey(key)
+		if err != nil {
+			o.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
+			return
+		}
+		if !certs.SameKey(chain[0].PublicKey, signer.Public()) {
+			o.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
+		}
 	}
-	if !certs.SameKey(leaf.PublicKey, signer.Public()) {
-		o.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
-	}
-	o.checkTime(subject, certPath, leaf)
+	o.checkTime(subject, certPath, chain[0])
 	o.checkIssuer(subject, certPath, chain, caPath)
 }
 
-// readCredential reads a file and records a fault if it can't.
+// readCredential reads a file and records a fault if it can't. Without a path there's no file.
 func (o *observation) readCredential(subject, path string) []byte {
+	if path == "" {
+		return nil
+	}
 	data, err := o.h.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -165,10 +170,10 @@ func leadsTo(chain, trusted []*x509.Certificate) bool {
 // checkServerNames checks that the API server's certificate covers the address that other components use.
 func (o *observation) checkServerNames() {
 	p := o.pod(apiServerPod)
-	if p == nil || p.args["advertise-address"] == "" || p.args["tls-cert-file"] == "" {
+	if p == nil || p.args["advertise-address"] == "" || p.file("tls-cert-file") == "" {
 		return
 	}
-	path := p.args["tls-cert-file"]
+	path := p.file("tls-cert-file")
 	data, err := o.h.ReadFile(path)
 	if err != nil {
 		return
@@ -212,9 +217,9 @@ func (o *observation) checkKubeconfig(path string) {
 	}
 	o.checkTime(subject, where, chain[0])
 	if p := o.pod(apiServerPod); p != nil {
-		o.checkIssuer(subject, where, chain, p.args["client-ca-file"])
+		o.checkIssuer(subject, where, chain, p.file("client-ca-file"))
 		if o.servedHere(data, trusted) {
-			o.checkServed(subject, path, trusted, p.args["tls-cert-file"])
+			o.checkServed(subject, path, trusted, p.file("tls-cert-file"))
 		}
 	}
 }
@@ -243,13 +248,13 @@ func (o *observation) servedHere(data []byte, trusted []*x509.Certificate) bool 
 	if len(trusted) == 0 {
 		return false
 	}
-	args := o.pod(apiServerPod).args
+	p := o.pod(apiServerPod)
 	endpoint, err := kubeconfig.Endpoint(data)
 	if name, _, splitErr := net.SplitHostPort(endpoint); err == nil && splitErr == nil &&
-		slices.Contains([]string{args["advertise-address"], "127.0.0.1", "::1", "localhost"}, name) {
+		slices.Contains([]string{p.args["advertise-address"], "127.0.0.1", "::1", "localhost"}, name) {
 		return true
 	}
-	own, err := o.h.ReadFile(args["client-ca-file"])
+	own, err := o.h.ReadFile(p.file("client-ca-file"))
 	if err != nil {
 		return false
 	}

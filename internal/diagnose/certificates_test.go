@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -219,12 +220,48 @@ func TestDiagnosisLooksAhead(t *testing.T) {
 	}
 }
 
+// TestPathsInContainers: a flag has a path in the container, which may be elsewhere on the host, or only in the image.
+func TestPathsInContainers(t *testing.T) {
+	ca := newCA("ours")
+	for name, tt := range map[string]struct {
+		hurt func(h *fakeHost)
+		want string // facts
+	}{
+		"elsewhere on the host":          {hurt: func(*fakeHost) {}},
+		"elsewhere, and expired":         {func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }, "/pki/a.crt | 2026-11-21T08:01:00Z"},
+		"elsewhere, for another address": {func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }, "/pki/a.crt | 192.0.2.11"},
+		"elsewhere, with another CA": {func(h *fakeHost) {
+			h.put("/pki/ca.crt", string(certs.EncodeCerts(newCA("another").cert)))
+		}, "/pki/a.crt | /pki/ca.crt"},
+		"in the image": {hurt: func(h *fakeHost) {
+			h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/image/ca.crt", "--tls-cert-file=/image/a.crt", "--tls-private-key-file=/image/a.key")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := healthy(t)
+			h.pki = "/in/container"
+			h.certified(ca)
+			h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/in/container/ca.crt", "--tls-cert-file=/in/container/a.crt",
+				"--tls-private-key-file=/in/container/a.key")
+			tt.hurt(h)
+			text := ""
+			for _, f := range run(t, h, false) {
+				text += f.String()
+			}
+			if (text == "") != (tt.want == "") {
+				t.Errorf("found %q", text)
+			}
+			fact.In(t, text, fact.Of(tt.want)...)
+		})
+	}
+}
+
 // Evidence comes from logs, which may contain anything.
 func TestFindingsHoldNoSecret(t *testing.T) {
 	h := healthy(t)
 	h.crashed("kube-apiserver", "Error: unknown flag: --x; token abcdef.0123456789abcdef, http://me:hunter2@192.0.2.9/ "+strings.Repeat("0123456789abcdef", 4))
 	text := ""
-	for _, f := range Run(t.Context(), h, h.target(true)) {
+	for _, f := range run(t, h, true) {
 		text += f.String()
 	}
 	for _, secret := range []string{"0123456789abcdef", "hunter2"} {

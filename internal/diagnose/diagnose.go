@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -97,10 +99,11 @@ type Cause struct {
 	look     func(o *observation) []symptom
 }
 
-// Run looks once, and returns a finding for each cause and subject, in the table's order.
-func Run(ctx context.Context, h View, t Target) []fault.Finding {
-	var j journal
-	return findings(look(ctx, h, t, &j))
+// Run looks once, and returns a finding for each cause and subject, in the table's order. The error says where it couldn't look: there
+// may be more causes.
+func Run(ctx context.Context, h View, t Target) ([]fault.Finding, error) {
+	found, err := look(ctx, h, t, &journal{})
+	return findings(found), err
 }
 
 func findings(list []symptom) []fault.Finding {
@@ -111,10 +114,29 @@ func findings(list []symptom) []fault.Finding {
 	return found
 }
 
-// look is Run with the journal read by earlier looks.
-func look(ctx context.Context, h View, t Target, j *journal) []symptom {
+// look is Run with the journal read by earlier looks. It finds nothing if ctx ends: it may then take a late answer for a fault.
+func look(ctx context.Context, h View, t Target, j *journal) ([]symptom, error) {
 	j.read(ctx, h, t.Since)
-	return observe(ctx, h, t, j.entries).causes()
+	o := observe(ctx, h, t, j.entries)
+	found := o.causes()
+	if ctx.Err() != nil {
+		return nil, errors.Wrap(context.Cause(ctx), "the diagnosis ended before it had looked everywhere")
+	}
+	return found, o.unseen(j.err)
+}
+
+// unseen returns an error if systemd didn't answer, or if the journal couldn't be read. A host without systemd has no journal of the
+// kubelet.
+func (o *observation) unseen(journalErr error) error {
+	if errors.Is(o.unitErr, host.ErrNoSystemd) {
+		return nil
+	}
+	failed := o.unitErr
+	if failed == nil {
+		failed = journalErr
+	}
+	return fault.WithRemedy(errors.WithMessage(failed, "the diagnosis could not look everywhere"),
+		"see whether `systemctl status kubelet` and `journalctl -u kubelet` answer, and run `slipway diagnose` again")
 }
 
 func (o *observation) causes() []symptom {

@@ -68,7 +68,7 @@ func full(s host.Space, need uint64) bool {
 // need returns how many bytes must be free for a directory. A small file system, such as /tmp, needs less, unless it's etcd's.
 func (o *observation) need(dir string, space host.Space) uint64 {
 	const share = 10
-	if p := o.pod(etcdPod); p != nil && p.args["data-dir"] == dir {
+	if p := o.pod(etcdPod); p != nil && p.dataDir() == dir {
 		return tooLittle
 	}
 	return min(tooLittle, space.Total/share)
@@ -78,7 +78,7 @@ func (o *observation) need(dir string, space host.Space) uint64 {
 func (o *observation) directories() []string {
 	var dirs []string
 	if p := o.pod(etcdPod); p != nil && p.args["data-dir"] != "" {
-		dirs = append(dirs, p.args["data-dir"])
+		dirs = append(dirs, p.dataDir())
 	}
 	dirs = append(dirs, o.t.Kubelet, "/var/lib/containerd", "/var/lib/containers", "/var/log", o.t.Kubeconfigs, "/tmp")
 	var there []string

@@ -37,7 +37,7 @@ func etcdMember(o *observation) []symptom {
 		Subject: etcdPod, Evidence: last(lines, 1),
 		Message: "is not a member of the cluster that it is configured to join, or no longer is one",
 		Remedy: "list the members with `slipway etcd member list` on another control plane, remove any entry of this node, empty " +
-			p.args["data-dir"] + " on this host, and join this node again",
+			p.dataDir() + " on this host, and join this node again",
 	}}
 	f.minDuration = time.Second
 	if !p.dead {
@@ -67,7 +67,7 @@ func etcdData(o *observation) []symptom {
 	if len(lines) == 0 {
 		return nil
 	}
-	dir := p.args["data-dir"]
+	dir := p.dataDir()
 	return []symptom{{minDuration: time.Second, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: lines,
 		Message: "cannot use the data in " + dir,

@@ -38,7 +38,7 @@ func etcdUnreachable(o *observation) []symptom {
 	answers := parallel.Map(servers, 0, func(server string) error {
 		_, err := o.h.Fetch(o.ctx, host.Probe{
 			URL: strings.TrimRight(server, "/") + "/version",
-			CA:  o.file(p.args["etcd-cafile"]), ClientCert: o.file(p.args["etcd-certfile"]), ClientKey: o.file(p.args["etcd-keyfile"]),
+			CA:  o.file(p.file("etcd-cafile")), ClientCert: o.file(p.file("etcd-certfile")), ClientKey: o.file(p.file("etcd-keyfile")),
 		})
 		return err
 	})

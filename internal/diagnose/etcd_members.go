@@ -63,7 +63,7 @@ func etcdSlowDisk(o *observation) []symptom {
 	if len(lines) < slowWrites {
 		return nil
 	}
-	dir := p.args["data-dir"]
+	dir := p.dataDir()
 	return []symptom{{minDuration: never, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: last(lines, 2),
 		Message: fmt.Sprintf("its disk is too slow: %d writes took more than a second each in the last minute, and each of them holds up the whole cluster", len(lines)),

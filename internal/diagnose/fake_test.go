@@ -18,6 +18,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/stage"
@@ -38,6 +39,7 @@ type fakeHost struct {
 	apart   time.Duration // of the API server's clock
 	serving string        // the kubelet's serving certificate of the cluster
 	probe   string        // the liveness probes of Pods added from then on
+	pki     string        // where Pods added from then on have this host's /pki; /pki if empty
 	members []etcd.Health
 }
 
@@ -96,7 +98,13 @@ func (h *fakeHost) pod(name string, args ...string) {
 	for _, a := range args {
 		fmt.Fprintf(&b, "    - %s\n", a)
 	}
-	h.put(manifestDir+"/"+name+".yaml", b.String())
+	b.WriteString("    volumeMounts:\n")
+	volumes := "  volumes:\n"
+	for i, m := range [][2]string{{"/pki", cmp.Or(h.pki, "/pki")}, {"/etc/etcd", "/etc/etcd"}, {"/var/lib/etcd", "/var/lib/etcd"}} {
+		fmt.Fprintf(&b, "    - {name: v%d, mountPath: %s}\n", i, m[1])
+		volumes += fmt.Sprintf("  - {name: v%d, hostPath: {path: %s}}\n", i, m[0])
+	}
+	h.put(manifestDir+"/"+name+".yaml", b.String()+volumes)
 }
 
 // container adds a container with its log to a static Pod, newer than the ones before.
@@ -199,11 +207,21 @@ func (h *fakeHost) target(waiting bool) Target {
 	}
 }
 
+// run is a look that could look everywhere.
+func run(t *testing.T, h *fakeHost, waiting bool) []fault.Finding {
+	t.Helper()
+	found, err := Run(t.Context(), h, h.target(waiting))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // names returns the causes found in a look.
 func names(t *testing.T, h *fakeHost, waiting bool) []string {
 	t.Helper()
 	var list []string
-	for _, f := range Run(t.Context(), h, h.target(waiting)) {
+	for _, f := range run(t, h, waiting) {
 		list = append(list, f.Name)
 	}
 	return list

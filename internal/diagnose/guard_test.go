@@ -62,6 +62,23 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestAskedToWait: a server that asks for more time than a wait has left doesn't end it early, and its end is explained.
+func TestAskedToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, began := healthy(t), time.Now()
+		h.Fail["Unit"] = host.ErrNoSystemd
+		busy := retry.Policy{First: time.Second, After: func(error) time.Duration { return time.Hour }}
+		err := Guard(t.Context(), h, Wait{Limit: time.Minute, Failure: "it did not start"}, h.target(false), func(ctx context.Context) error {
+			return busy.Do(ctx, func(context.Context) error { return errors.New("429") })
+		})
+		var known *Error
+		if !errors.As(err, &known) || len(known.Findings) != 1 || known.Findings[0].Name != "kubelet-unit" || time.Since(began) < time.Minute {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		fact.Error(t, err, "429", "1h0m0s")
+	})
+}
+
 // TestSlowOrStuck: a wait says every 15 seconds what it sees. If something made progress until its time was up, its error says which
 // timeout to raise; if nothing moved, or the cause is known, it doesn't.
 func TestSlowOrStuck(t *testing.T) {

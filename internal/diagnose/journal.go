@@ -23,6 +23,7 @@ const (
 type journal struct {
 	entries []entry
 	newest  time.Time
+	err     error // of the last read
 }
 
 // entry is a line of the journal, and the time it was first logged.
@@ -36,13 +37,19 @@ func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	if !j.newest.IsZero() {
 		since = j.newest.Add(time.Microsecond)
 	}
+	if now := h.Now(); since.After(now.Add(time.Second)) { // somebody has set the clock back
+		since = now
+	}
 	fresh, err := h.Journal(ctx, kubeletService, since, journalEntries)
-	if err != nil || len(fresh) == 0 {
+	if j.err = err; err != nil || len(fresh) == 0 {
 		return
 	}
 	j.newest = fresh[len(fresh)-1].Time
+	known := j.entries // some of them are read again after the clock was set back
 	for _, e := range fresh {
-		j.entries = append(j.entries, entry{e, e.Time})
+		if !slices.ContainsFunc(known, func(old entry) bool { return old.JournalEntry == e }) {
+			j.entries = append(j.entries, entry{e, e.Time})
+		}
 	}
 	j.entries = withoutRepeats(j.entries)
 	j.entries = j.entries[max(0, len(j.entries)-keptEntries):]

@@ -160,6 +160,9 @@ func lastWords(lines []string) []string {
 }
 
 func notRunning(o *observation) []symptom {
+	if o.runtimeErr != nil { // nobody knows its containers
+		return nil
+	}
 	var found []symptom
 	for _, p := range o.pods {
 		if len(p.containers) > 0 || o.ago(p.changed) < 2*settled {

@@ -108,7 +108,7 @@ func TestReasonOnItsOwnLine(t *testing.T) {
 	h := healthy(t)
 	h.died(head + `"command failed" err=<`)
 	h.said("\tfailed to parse kubelet flag: unknown flag: --nonsense", " >")
-	found := Run(t.Context(), h, h.target(true))
+	found := run(t, h, true)
 	if len(found) != 1 || found[0].Name != "bad-flag" {
 		t.Fatalf("found %v", found)
 	}

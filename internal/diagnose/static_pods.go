@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -43,6 +44,7 @@ type staticPod struct {
 	pod     string // NAMESPACE/NAME of the Pod
 	path    string
 	changed time.Time
+	whole   *corev1.Pod
 	spec    corev1.Container
 	args    map[string]string // its flags without dashes; a repeated flag's last value
 	// containers are this manifest's, newest first.
@@ -74,7 +76,7 @@ func staticPods(h View, t Target, containers []host.ContainerState) []staticPod 
 		if err != nil {
 			continue
 		}
-		p := staticPod{path: path, spec: pod.Spec.Containers[0], name: pod.Spec.Containers[0].Name, pod: pod.Namespace + "/" + pod.Name}
+		p := staticPod{path: path, whole: pod, spec: pod.Spec.Containers[0], name: pod.Spec.Containers[0].Name, pod: pod.Namespace + "/" + pod.Name}
 		if info, err := h.Lstat(path); err == nil {
 			p.changed = info.ModTime()
 		}
@@ -113,6 +115,15 @@ func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
 	p.said = tail(h, counts.LogPath, from)
 	p.lines = texts(p.said)
 }
+
+// file returns the path on this host of the file named in a flag; empty if the flag is missing, or if the file is only in the container.
+func (p *staticPod) file(flag string) string {
+	path, _ := thisnode.OnHost(p.whole, p.args[flag])
+	return path
+}
+
+// dataDir returns etcd's data directory on this host.
+func (p *staticPod) dataDir() string { return thisnode.OnHostOr(p.whole, p.args["data-dir"]) }
 
 func (p *staticPod) running() bool {
 	return len(p.containers) > 0 && p.containers[0].State == "running"

@@ -60,7 +60,7 @@ func TestInsistedBeforeTheWait(t *testing.T) {
 	for _, began := range []time.Time{at.Add(-time.Minute), at.Add(time.Second)} {
 		target := h.target(true)
 		target.began = began
-		found := look(t.Context(), h, target, &journal{})
+		found, _ := look(t.Context(), h, target, &journal{})
 		if got := len(found) > 0; got != began.Before(at) {
 			t.Errorf("a wait that began at %s: found %v", began, found)
 		}
@@ -132,12 +132,12 @@ func TestOneFailedCheckIsNoCause(t *testing.T) {
 				}
 				return nil, nil
 			}
-			if found := Run(t.Context(), h, h.target(false)); len(found) != want {
+			if found := run(t, h, false); len(found) != want {
 				t.Errorf("after %d failures: %v", times, found)
 			}
 			began := time.Now()
 			asked = 0
-			if found := Run(t.Context(), h, h.target(true)); len(found) != 1 || time.Since(began) != 0 {
+			if found := run(t, h, true); len(found) != 1 || time.Since(began) != 0 {
 				t.Errorf("in a wait: %v after %s", found, time.Since(began))
 			}
 		})
@@ -161,6 +161,20 @@ func TestJournalIsReadOnce(t *testing.T) {
 	want := []host.JournalEntry{entry(2, "systemd", "exited"), h.Has.Journal[1], h.Has.Journal[2]}
 	if diff := cmp.Diff(want, got); diff != "" || !j.entries[1].first.Equal(at.Add(1)) {
 		t.Errorf("first said at %s, entries (-want +got):\n%s", j.entries[1].first, diff)
+	}
+}
+
+// TestJournalAfterAStepBack: if the clock is set back, new entries are older than the newest, and count. Entries count once.
+func TestJournalAfterAStepBack(t *testing.T) {
+	h := healthy(t)
+	var j journal
+	h.Has.Journal = []host.JournalEntry{{Time: at.Add(time.Hour), Program: "systemd", Message: "exited"}}
+	j.read(t.Context(), h, at)
+	h.Has.Journal = append(h.Has.Journal, host.JournalEntry{Time: at.Add(time.Second), Program: "kubelet", Message: "E1121 after"})
+	j.read(t.Context(), h, at)
+	j.read(t.Context(), h, at)
+	if len(j.entries) != 2 || j.entries[1].Message != "E1121 after" {
+		t.Errorf("entries %v", j.entries)
 	}
 }
 

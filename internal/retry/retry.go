@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() []error { return []error{e.Last, e.Cause} }
 
 // Do calls try until it succeeds, and at least once, even if ctx has ended. A permanent error, and the error of the last of
-// Tries, is returned unchanged. If ctx ends, or would end before the time After asks for, the error is an *Error.
+// Tries, is returned unchanged. If ctx ends, the error is an *Error.
 func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	start, backoff := time.Now(), p.backoff()
 	report, _ := ctx.Value(reportKey{}).(func(error))
@@ -115,15 +115,16 @@ func (p Policy) after(err error) time.Duration {
 	return p.After(err)
 }
 
-// sleep returns early, with the reason, if ctx ends or would end before the time the server asks for.
+// sleep returns early, with the reason, if ctx ends. If the server asks for more time than is left, it lasts until then: a
+// guard of the wait may yet find the cause.
 func sleep(ctx context.Context, delay, asked time.Duration) error {
-	if deadline, ok := ctx.Deadline(); ok && asked > 0 && time.Until(deadline) < asked {
-		return errors.Wrapf(context.DeadlineExceeded, "the server asks to wait %s, which is longer than the time left", asked)
-	}
 	timer := time.NewTimer(max(delay, asked))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		if asked > delay {
+			return errors.WithMessagef(context.Cause(ctx), "the server asks to wait %s", asked)
+		}
 		return context.Cause(ctx)
 	case <-timer.C:
 		return nil

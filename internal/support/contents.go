@@ -33,12 +33,15 @@ func (t *table) fact(name string, value any, err error) {
 
 // diagnosis adds the output of `diagnose`, for people and for programs.
 func (c *collection) diagnosis() {
-	found := diagnose.Run(c.ctx, c.h, c.n.Target)
+	found, unseen := diagnose.Run(c.ctx, c.h, c.n.Target)
 	var text table
 	for _, f := range found {
 		text.line("%s", f)
 	}
-	if len(found) == 0 {
+	switch {
+	case unseen != nil:
+		text.line("%v", unseen)
+	case len(found) == 0:
 		text.line("no problems found")
 	}
 	c.add("diagnosis.txt", text.Bytes(), plain)

@@ -5,7 +5,6 @@ package thisnode
 
 import (
 	"cmp"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -171,25 +170,6 @@ func flagsFrom(args []config.Arg, from string) []KubeletFlag {
 	return flags
 }
 
-// AdministratorsFlags returns the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, in the
-// order in which the packages' unit reads them: its drop-ins, then two environment files.
-func AdministratorsFlags(h host.Reader) []KubeletFlag {
-	var paths []string
-	for _, dir := range []string{"/usr/lib/systemd/system/kubelet.service.d", "/etc/systemd/system/kubelet.service.d"} {
-		entries, _ := h.ReadDir(dir)
-		for _, e := range slices.DeleteFunc(entries, fs.DirEntry.IsDir) {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
-	var flags []KubeletFlag
-	for _, path := range append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet") {
-		if text, err := h.ReadFile(path); err == nil {
-			flags = append(flags, flagsFrom(flagsIn(text), path)...)
-		}
-	}
-	return flags
-}
-
 // flagsIn finds the flags in a unit's drop-in or an environment file, quoted or not. It needn't be exact: a unit may combine them
 // in any way.
 func flagsIn(text []byte) []config.Arg {
@@ -199,7 +179,7 @@ func flagsIn(text []byte) []config.Arg {
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue
 		}
-		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\"'", r) })
+		words := words(line)
 		for i, w := range words {
 			at := strings.Index(w, "--")
 			if at < 0 || at > 0 && w[at-1] != '=' {

@@ -4,6 +4,7 @@
 package thisnode
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -45,5 +46,48 @@ func TestKubeletFlagsAsWritten(t *testing.T) {
 	fixture.Put(t, s.root, env, `KUBELET_KUBEADM_ARGS="--container_runtime_endpoint unix:///srv/c.sock"`)
 	if got := KubeletSocket(s.host); got != "unix:///srv/c.sock" {
 		t.Errorf("socket %s", got)
+	}
+}
+
+// TestUnitFiles: only the files that systemd reads count. A later directory's file of the same name is hidden.
+func TestUnitFiles(t *testing.T) {
+	const unit = "/system/kubelet.service"
+	for name, tt := range map[string]struct {
+		files  map[string]string
+		masked string // a link to /dev/null
+		want   string // --v
+	}{
+		"a backup":                    {map[string]string{"/etc/systemd" + unit + ".d/20.conf.bak": "2"}, "", ""},
+		"a pair, in /etc":             {map[string]string{"/etc/systemd" + unit + ".d/20.conf": "2", "/usr/lib/systemd" + unit + ".d/20.conf": "3"}, "", "2"},
+		"a pair, in /run":             {map[string]string{"/run/systemd" + unit + ".d/20.conf": "2", "/usr/local/lib/systemd" + unit + ".d/20.conf": "3"}, "", "2"},
+		"a link to /dev/null":         {map[string]string{"/usr/lib/systemd" + unit + ".d/20.conf": "3"}, "/etc/systemd" + unit + ".d/20.conf", ""},
+		"the last name":               {map[string]string{"/etc/systemd" + unit + ".d/20.conf": "2", "/usr/lib/systemd" + unit + ".d/30.conf": "3"}, "", "3"},
+		"the unit":                    {map[string]string{"/usr/lib/systemd" + unit: "1"}, "", "1"},
+		"a drop-in after the unit":    {map[string]string{"/etc/systemd" + unit: "1", "/usr/lib/systemd" + unit + ".d/10.conf": "3"}, "", "3"},
+		"a unit that hides another":   {map[string]string{"/etc/systemd" + unit: "1", "/usr/lib/systemd" + unit: "2"}, "", "1"},
+		"a unit of another component": {map[string]string{"/etc/systemd/system/kubelet.socket": "1"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			for path, value := range tt.files {
+				fixture.Put(t, s.root, path, "[Service]\nEnvironment=\"X=--v="+value+"\"\n")
+			}
+			if tt.masked != "" {
+				fixture.Put(t, s.root, tt.masked, "")
+				if err := os.Remove(s.root + tt.masked); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink("/dev/null", s.root+tt.masked); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := ""
+			for _, f := range AdministratorsFlags(s.host) {
+				got = f.Value
+			}
+			if got != tt.want {
+				t.Errorf("--v=%s, want %s", got, tt.want)
+			}
+		})
 	}
 }

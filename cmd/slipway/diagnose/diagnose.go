@@ -53,27 +53,36 @@ func New(g *cli.Globals) *cobra.Command {
 		Short: "Find out what is wrong with this node and how to fix it",
 		Long: "Find out what is wrong with this node and how to fix it.\n\n" +
 			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names, disks and etcd's members.\n" +
-			"It changes nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, and 2 if it does. It knows\n" +
-			"these causes:\n" + causeList(),
+			"It changes nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, 2 if it does, and 1 if it\n" +
+			"could not look everywhere. It knows these causes:\n" + causeList(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, err := rootHost()
 			if err != nil {
 				return err
 			}
 			defer real.Close()
-			d := &diagnosis{
-				TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"},
-				Findings: diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), g, real)),
+			d := &diagnosis{TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"}}
+			var unseen error
+			if d.Findings, unseen = diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), g, real)); unseen != nil && len(d.Findings) == 0 {
+				return unseen
 			}
-			if err := out.Print(g, d, d.text); err != nil || len(d.Findings) == 0 {
+			if err := out.Print(g, d, d.text); err != nil {
 				return err
 			}
-			return cli.ExitError{Code: causeFound, Message: "something is wrong with this node: " + d.names()}
+			return d.verdict(unseen)
 		},
 	}
 	config.Bind(cmd.Flags(), "diagnose", &o.DiagnoseFlags)
 	out.Bind(cmd.Flags())
 	return cmd
+}
+
+// verdict returns an error if the diagnosis found a problem, or couldn't look everywhere.
+func (d *diagnosis) verdict(unseen error) error {
+	if unseen != nil || len(d.Findings) == 0 {
+		return unseen
+	}
+	return cli.ExitError{Code: causeFound, Message: "something is wrong with this node: " + d.names()}
 }
 
 func causeList() string {

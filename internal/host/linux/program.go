@@ -6,6 +6,7 @@ package linux
 import (
 	"context"
 	"os"
+	"os/exec"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -19,6 +20,9 @@ func (h *Host) RunProgram(ctx context.Context, words []string) error {
 	var output end
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a child that keeps its output open
+		err = nil
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -31,6 +31,16 @@ func TestRunProgram(t *testing.T) {
 	}
 }
 
+// TestRunProgramLeavesAChild: a program that ends well has done its work, even if a child in the background keeps its output open.
+func TestRunProgramLeavesAChild(t *testing.T) {
+	h := New()
+	defer h.Close()
+	fixture.FakeProgram(t, "to-remote", "/bin/sleep 5 & echo done")
+	fact.Error(t, h.RunProgram(t.Context(), []string{"to-remote"}))
+	fixture.FakeProgram(t, "to-remote", "/bin/sleep 5 & exit 3")
+	fact.Error(t, h.RunProgram(t.Context(), []string{"to-remote"}), "to-remote", "3")
+}
+
 func TestRunProgramFails(t *testing.T) {
 	h := New()
 	defer h.Close()

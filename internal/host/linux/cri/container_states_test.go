@@ -15,11 +15,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // podCRI has four containers of one name, the newest of them running, and another that disappears while it's queried.
 type podCRI struct {
 	cri.UnimplementedRuntimeServiceServer
+	broken bool // it can't say anything about the newest
 }
 
 func (podCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
@@ -39,15 +41,17 @@ func (podCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*
 	return answer, nil
 }
 
-func (podCRI) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (p podCRI) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	s := &cri.ContainerStatus{
 		State: cri.ContainerState_CONTAINER_EXITED, CreatedAt: 3, FinishedAt: 5, ExitCode: 137, Reason: "OOMKilled",
 		Message: "m", LogPath: "/var/log/pods/x/0.log", Image: &cri.ImageSpec{Image: "etcd:1"},
 	}
-	switch r.GetContainerId() {
-	case "gone":
+	switch id := r.GetContainerId(); {
+	case id == "e4" && p.broken:
+		return nil, status.Error(codes.Internal, "EIO")
+	case id == "gone":
 		return nil, status.Error(codes.NotFound, "no such container")
-	case "e4":
+	case id == "e4":
 		s = &cri.ContainerStatus{State: cri.ContainerState_CONTAINER_RUNNING, CreatedAt: 4}
 	}
 	return &cri.ContainerStatusResponse{Status: s}, nil
@@ -82,6 +86,14 @@ func TestContainerStates(t *testing.T) {
 	if diff := cmp.Diff([]host.Sandbox{{ID: "s1", Pod: "etcd-cp-1", Namespace: "kube-system", Created: time.Unix(0, 7)}}, pods); diff != "" || err != nil {
 		t.Errorf("%v, sandboxes (-want +got):\n%s", err, diff)
 	}
+}
+
+// TestContainerStatesFail: a runtime that can't describe a container hasn't listed them all.
+func TestContainerStatesFail(t *testing.T) {
+	real := onlyRuntimes()
+	t.Cleanup(real.Close)
+	_, err := real.ContainerStates(t.Context(), serveCRI(t, podCRI{broken: true}, &fakeCRI{}), "kube-system")
+	fact.Error(t, err, "EIO")
 }
 
 // crowdedCRI has so many Pods that their list exceeds gRPC's default size limit.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -108,11 +110,14 @@ func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string
 	err = r.ask(ctx, socket, "list the containers", func(ctx context.Context, c client) error {
 		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
 		for _, found := range newest(answer.GetContainers()) {
-			status, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: found.GetId()})
-			if err != nil {
+			its, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: found.GetId()})
+			if status.Code(err) == codes.NotFound {
 				continue // it was just removed
 			}
-			list = append(list, stateOf(found, status.GetStatus()))
+			if err != nil {
+				return err
+			}
+			list = append(list, stateOf(found, its.GetStatus()))
 		}
 		return err
 	})

@@ -75,9 +75,7 @@ func (r *Runtimes) finish(ctx context.Context, socket, note string) error {
 	if err != nil {
 		return err
 	}
-	if dir == "" { // an old runtime: any disk may have them
-		unix.Sync()
-	} else if err := files.Sync(dir); err != nil {
+	if err := syncImages(dir); err != nil {
 		return errors.Wrapf(err, "write the images in %s to the disk", dir)
 	}
 	r.noting.Lock()
@@ -87,6 +85,18 @@ func (r *Runtimes) finish(ctx context.Context, socket, note string) error {
 		_, err = r.Notes.RemoveEmpty(dir)
 	}
 	return err
+}
+
+// syncImages writes the file system of a directory to the disk, or all file systems if the directory isn't known: an old runtime
+// doesn't name it, and a runtime with a proxy plugin as its snapshotter may name a directory that doesn't exist.
+func syncImages(dir string) error {
+	if dir != "" {
+		if err := files.Sync(dir); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	unix.Sync()
+	return nil
 }
 
 func (r *Runtimes) RepairInterruptedFetches(ctx context.Context, socket string) error {
@@ -139,7 +149,7 @@ func (r *Runtimes) discard(ctx context.Context, socket string, images []string) 
 	if err != nil || info.Name != "containerd" {
 		return err
 	}
-	list, err := runCtr(ctx, socket, "leases", "list")
+	list, err := askCtr(ctx, ctrAnswer, socket, "leases", "list")
 	if err != nil {
 		return err
 	}
@@ -194,13 +204,4 @@ func startOf(stat string) (time.Duration, error) {
 	}
 	ticks, err := strconv.ParseInt(fields[afterName], 10, 64)
 	return time.Duration(ticks) * 10 * time.Millisecond, errors.WithStack(err)
-}
-
-func runCtr(ctx context.Context, socket string, args ...string) (string, error) {
-	cmd, explain, err := ctr(ctx, socket, args...)
-	if err != nil {
-		return "", err
-	}
-	out, err := cmd.Output()
-	return string(out), errors.Wrapf(explain(err), "ctr %s", strings.Join(args[:2], " "))
 }

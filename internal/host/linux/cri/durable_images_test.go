@@ -51,6 +51,8 @@ func TestFetchIsNoted(t *testing.T) {
 	r, notes := runtimesWithNotes(t)
 	f := &fakeCRI{dir: memory}
 	socket := f.serve(t)
+	file := filepath.Join(t.TempDir(), "file")
+	fixture.Put(t, filepath.Dir(file), "file", "")
 	during := fakeCtr(t, flagsOf2, "/bin/cat "+notes+`/* >>"$notes"; /bin/cat >/dev/null; exec /bin/cat "$notes.fails"`)
 	fetches := map[string]func(context.Context) error{
 		"pull": func(ctx context.Context) error { return r.PullImage(ctx, socket, "a") },
@@ -71,7 +73,11 @@ func TestFetchIsNoted(t *testing.T) {
 		if _, err := os.Stat(filepath.Dir(notes)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: the directory of notes stays (%v), with notes of %q", name, err, notesIn(t, notes))
 		}
-		f.dir = "/none/images"
+		f.dir = "/none/images" // a proxy snapshotter's
+		if err := fetch(t.Context()); err != nil || len(notesIn(t, notes)) > 0 {
+			t.Errorf("%s into a directory that doesn't exist: error %v, notes of %q", name, err, notesIn(t, notes))
+		}
+		f.dir = filepath.Join(file, "images")
 		if err := fetch(t.Context()); len(notesIn(t, notes)) != 1 {
 			t.Errorf("%s: the images aren't on disk, and there are notes of %q", name, notesIn(t, notes))
 		} else {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -47,7 +48,7 @@ const pinnedLabel = "io.cri-containerd.pinned"
 // the import.
 func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []string, archive func(io.Writer) error) error {
 	return r.durably(ctx, socket, names, func() error {
-		help, err := runCtr(ctx, socket, "images", "import", "--help")
+		help, err := askCtr(ctx, ctrAnswer, socket, "images", "import", "--help")
 		if err != nil {
 			return err
 		}
@@ -93,11 +94,32 @@ func (r *Runtimes) PinImage(ctx context.Context, socket, image string, pinned bo
 	if pinned {
 		value = "pinned"
 	}
-	cmd, explain, err := ctr(ctx, socket, "images", "label", image, pinnedLabel+"="+value)
+	_, err := askCtr(ctx, ctrAnswer, socket, "images", "label", image, pinnedLabel+"="+value)
+	return errors.Wrapf(err, "pin or unpin image %s", image)
+}
+
+// ctrAnswer bounds a run of ctr that moves no images. The program has tens of megabytes, which a slow disk reads first.
+const ctrAnswer = 2 * time.Minute
+
+// askCtr is runCtr with a limit.
+func askCtr(ctx context.Context, limit time.Duration, socket string, args ...string) (string, error) {
+	late := fault.WithRemedy(errors.Wrapf(context.DeadlineExceeded, "it did not finish within %s", limit),
+		"check that containerd answers: `ctr version`, `systemctl status containerd`")
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	return runCtr(ctx, socket, args...)
+}
+
+func runCtr(ctx context.Context, socket string, args ...string) (string, error) {
+	cmd, explain, err := ctr(ctx, socket, args...)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return errors.Wrapf(explain(cmd.Run()), "pin or unpin image %s with ctr", image)
+	out, err := cmd.Output()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return string(out), errors.Wrapf(explain(err), "ctr %s", strings.Join(args[:2], " "))
 }
 
 // ctr is a command of containerd's client for Kubernetes' images. explain adds its complaint to an error.

@@ -189,7 +189,17 @@ func TestImportImagesOfHalfAnArchive(t *testing.T) {
 func TestPinImageFails(t *testing.T) {
 	fixture.FakeProgram(t, "ctr", "echo image a: not found >&2; exit 1")
 	r := plan.NewRecorder(onlyRuntimes(), func(a host.Action) { t.Errorf("recorded %v", a) })
-	fact.Error(t, r.PinImage(t.Context(), "/run/x.sock", "a", true), "pin", "with ctr", "image a: not found: exit status 1")
+	fact.Error(t, r.PinImage(t.Context(), "/run/x.sock", "a", true), "pin", "ctr", "image a: not found: exit status 1")
+}
+
+// TestCtrHangs: a client that waits for a dead containerd doesn't do so for ever.
+func TestCtrHangs(t *testing.T) {
+	fixture.FakeProgram(t, "ctr", "exec /bin/sleep 600")
+	_, err := askCtr(t.Context(), time.Millisecond, "/run/x.sock", "images", "label", "a")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("error %v", err)
+	}
+	fact.In(t, fixture.Told(err), "ctr", "1ms", "`ctr version`")
 }
 
 func TestNoCtr(t *testing.T) {

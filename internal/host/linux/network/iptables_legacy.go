@@ -57,7 +57,7 @@ func removeLegacyChains(ctx context.Context, name string) error {
 	program, table, _ := strings.Cut(name, " ")
 	script, err := legacyScript(ctx, program, table)
 	if err == nil && script != "" {
-		_, err = runIPTables(ctx, script, program+"-restore", "--noflush", "--table", table)
+		_, err = runIPTables(ctx, script, program+"-restore", "--wait", "--noflush", "--table", table)
 	}
 	return err
 }

@@ -60,6 +60,17 @@ END`)
 	}
 }
 
+// TestHugeJournalEntry: an entry that's too long doesn't hide the others.
+func TestHugeJournalEntry(t *testing.T) {
+	entry := func(message string) string {
+		return `{"__REALTIME_TIMESTAMP":"1700000000000000","SYSLOG_IDENTIFIER":"kubelet","MESSAGE":"` + message + "\"}\n"
+	}
+	got, err := parseJournal(entry("a")+entry(strings.Repeat("x", journalLine))+entry("b"), time.Time{})
+	if err != nil || len(got) != 2 || got[0].Message != "a" || got[1].Message != "b" {
+		t.Errorf("%d entries, %v", len(got), err)
+	}
+}
+
 func TestJournalFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
