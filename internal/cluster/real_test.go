@@ -323,7 +323,7 @@ func TestBudget(t *testing.T) {
 		t.Error(err)
 	}
 	fact.Error(t, err, "create ConfigMap kube-system/c: 500 Internal Server Error")
-	if tries := len(a.seen()); tries < 6 || tries > 20 {
+	if tries := len(a.seen()); tries < 2 || tries > 20 { // a busy machine has fewer
 		t.Errorf("%d tries in 2 s", tries)
 	}
 
