@@ -82,7 +82,7 @@ func TestLoadClusterFaults(t *testing.T) {
 		{"relative path", storedHead + "kubernetesVersion: v1.37.2\ncertificatesDir: pki\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: | "pki" | absolute`},
 		{"winding path", storedHead + "kubernetesVersion: v1.37.2\ncertificatesDir: /etc/kubernetes/pki/../../ssh\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: | "/etc/kubernetes/pki/../../ssh" | /etc/ssh`},
 		{"control character", storedHead + "kubernetesVersion: v1.37.2\nclusterName: \"a\\nb\"\n", "ConfigMap kube-system/kubeadm-config:4: clusterName: | control character"},
-		{"etcd path", storedHead + "kubernetesVersion: v1.37.2\netcd: {local: {dataDir: /var/lib//etcd}}\n", `ConfigMap kube-system/kubeadm-config:4: etcd.local.dataDir: | "/var/lib//etcd" | /var/lib/etcd`},
+		{"etcd path", storedHead + "kubernetesVersion: v1.37.2\netcd: {local: {dataDir: /var/lib/x/../etcd}}\n", `ConfigMap kube-system/kubeadm-config:4: etcd.local.dataDir: | "/var/lib/x/../etcd" | /var/lib/etcd`},
 		{"overlap", storedHead + "kubernetesVersion: v1.37.2\nnetworking: {serviceSubnet: 192.168.0.0/16}\n", "controlPlane.localAPIEndpoint.advertiseAddress: | 192.168.99.11 | networking.serviceSubnet 192.168.0.0/16"},
 		{"too large", strings.Repeat("#", MaxSize+1), "ConfigMap kube-system/kubeadm-config: | 1 MiB"},
 	} {
@@ -95,6 +95,37 @@ func TestLoadClusterFaults(t *testing.T) {
 			}
 			fact.Error(t, err, fact.Of(c.want)...)
 		})
+	}
+}
+
+// TestPathsInShortestForm: init stores paths that it can load again, and kubeadm's may have a slash too many.
+func TestPathsInShortestForm(t *testing.T) {
+	const local, external = "certificatesDir: /opt//pki/\netcd: {local: {dataDir: /srv/etcd/.}}\n",
+		"certificatesDir: /opt/pki/\netcd: {external: {endpoints: [\"https://192.0.2.5:2379\"], caFile: //srv/ca, certFile: /srv/./cert, keyFile: /srv/key/}}\n"
+	check := func(n *Node) {
+		t.Helper()
+		paths := []string{n.Paths.PKI, n.Cluster.CertificatesDir}
+		for _, p := range n.Cluster.paths()[1:] {
+			paths = append(paths, *p.value)
+		}
+		want := []string{"/opt/pki", "/opt/pki", "/srv/etcd"}
+		if n.Cluster.Etcd.External != nil {
+			want = []string{"/opt/pki", "/opt/pki", "/srv/ca", "/srv/cert", "/srv/key"}
+		}
+		if !slices.Equal(paths, want) {
+			t.Errorf("%q, want %q", paths, want)
+		}
+	}
+	for _, fields := range []string{local, external} {
+		first := mustLoad(t, file("", fields), InitFlags{}, testOptions())
+		check(first)
+		for _, doc := range []string{string(must(first.KubeadmConfigYAML())), storedHead + "kubernetesVersion: v1.37.2\n" + fields} {
+			n, warnings, err := LoadCluster([]byte(doc), nil, nil, nil, testOptions())
+			if err != nil || len(warnings) > 0 {
+				t.Fatal(warnings, err)
+			}
+			check(n)
+		}
 	}
 }
 
