@@ -129,6 +129,30 @@ func TestPathsInShortestForm(t *testing.T) {
 	}
 }
 
+// TestStoredOverlaps: a cluster that already lives with such networks can still be joined, upgraded and reconfigured.
+func TestStoredOverlaps(t *testing.T) {
+	at := func(address string) *JoinConfiguration {
+		return &JoinConfiguration{ControlPlane: &JoinControlPlane{LocalAPIEndpoint: APIEndpoint{AdvertiseAddress: address}}}
+	}
+	for _, tt := range []struct {
+		pods string
+		self *JoinConfiguration
+		want string
+	}{
+		{"10.0.0.0/8", nil, ClusterSource + ":4: networking.podSubnet: | 10.0.0.0/8 | networking.serviceSubnet 10.96.0.0/12"},
+		{"192.168.0.0/16", at("192.168.1.5"), "controlPlane.localAPIEndpoint.advertiseAddress: | 192.168.1.5 | networking.podSubnet 192.168.0.0/16"},
+	} {
+		n, warnings, err := LoadCluster([]byte(storedHead+"kubernetesVersion: v1.37.2\nnetworking: {podSubnet: "+tt.pods+"}\n"), nil, nil, tt.self, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Cluster.Networking.PodSubnet != tt.pods {
+			t.Errorf("Pod network %s, want %s", n.Cluster.Networking.PodSubnet, tt.pods)
+		}
+		fact.List(t, warnings, tt.want)
+	}
+}
+
 // TestAssumedNetworks: this host's address may be within default networks that the cluster needn't have, and of another family.
 func TestAssumedNetworks(t *testing.T) {
 	for _, address := range []string{"10.100.1.5", "10.96.0.1", "2001:db8::5"} {
