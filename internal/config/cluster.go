@@ -28,7 +28,7 @@ func storedKinds() map[string]string {
 //
 // clusterConfiguration is the key ClusterConfiguration of the ConfigMap kube-system/kubeadm-config, kubelet the key kubelet of
 // kubelet-config, and kubeProxy the key config.conf of kube-proxy; the latter two may be empty for all defaults. self comes from
-// LoadJoin, or is nil if only the host's facts are known; its discovery isn't used. A node with self.ControlPlane becomes or is a
+// LoadJoin, or is nil if only the host's facts are known; its discovery only says that the node joins. A node with self.ControlPlane becomes or is a
 // control plane. The result has no bootstrap tokens.
 //
 // Older and newer versions, and people, have written these ConfigMaps: unknown fields and feature gates are warnings, and the
@@ -158,7 +158,7 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	}
 	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.networks)
 	if len(d.networks) > 0 {
-		d.checkFamilies()
+		d.checkFamilies(d.judge(opts.Existing || c.Discovery == Discovery{}, "control-plane-prepare/control-plane"))
 	}
 }
 

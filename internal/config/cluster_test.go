@@ -4,6 +4,7 @@
 package config
 
 import (
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -126,6 +127,46 @@ func TestPathsInShortestForm(t *testing.T) {
 			}
 			check(n)
 		}
+	}
+}
+
+// asControlPlane returns the flags of a joining control plane.
+func asControlPlane(more ...string) JoinFlags {
+	return JoinFlags{Given: append([]string{"control-plane", "discovery-file"}, more...), ControlPlane: true, DiscoveryFile: "/x"}
+}
+
+// TestFamilyOfJoin: a host with addresses of both families advertises that of the cluster's first network of Services.
+func TestFamilyOfJoin(t *testing.T) {
+	const v4, v6 = "10.96.0.0/12", "fd00:96::/112"
+	opts := testOptions()
+	opts.Facts.IPv6 = netip.MustParseAddr("fd00:99::11")
+	other := asControlPlane("apiserver-advertise-address")
+	other.APIServerAdvertiseAddress = "192.168.99.12"
+	for _, tt := range []struct {
+		services string
+		flags    JoinFlags
+		want     string
+	}{
+		{v6 + "," + v4, asControlPlane(), "fd00:99::11"},
+		{v4 + "," + v6, asControlPlane(), "192.168.99.11"},
+		{v4, other, "192.168.99.12"},
+		{v6 + "," + v4, other, ""},
+	} {
+		self, _, err := LoadJoin(nil, tt.flags, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, warnings, err := LoadCluster([]byte(storedHead+"kubernetesVersion: v1.37.2\nnetworking: {serviceSubnet: \""+tt.services+"\"}\n"), nil, nil, self, opts)
+		if tt.want == "" {
+			fact.Error(t, err, "networking.serviceSubnet:", v6, "192.168.99.12")
+			continue
+		}
+		if err != nil || len(warnings) > 0 || n.AdvertiseAddress.String() != tt.want {
+			t.Errorf("%s: %v, %q, %v", tt.services, n, warnings, err)
+		}
+	}
+	if _, _, err := LoadJoin(nil, asControlPlane(), Options{Facts: HostFacts{Hostname: "vm"}}); err == nil {
+		t.Error("a host without an address joins as a control plane")
 	}
 }
 
