@@ -170,6 +170,42 @@ func TestFamilyOfJoin(t *testing.T) {
 	}
 }
 
+// TestPullsSideBySide: v1beta4's default isn't the user's wish.
+func TestPullsSideBySide(t *testing.T) {
+	join := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\ncontrolPlane: {}\n"
+	upgrade := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: UpgradeConfiguration\n"
+	serial := func(self *JoinConfiguration) bool {
+		t.Helper()
+		n, _, err := LoadCluster([]byte(storedHead+"kubernetesVersion: v1.37.2\n"), nil, nil, self, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.ImagePullSerial
+	}
+	for given, want := range map[string]bool{"": false, "imagePullSerial: false": false, "imagePullSerial: true": true} {
+		self, _, err := LoadJoin(asSource(join+"nodeRegistration: {"+given+"}\n"), JoinFlags{}, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := serial(self); got != want {
+			t.Errorf("join with %q: %t", given, got)
+		}
+		for command, part := range map[string]string{upgradeApply: "apply", upgradeNode: "node"} {
+			u, _, err := LoadUpgrade(t.Context(), asSource(upgrade+part+": {"+given+"}\n"), UpgradeFlags{Command: command}, testOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := serial(&JoinConfiguration{NodeRegistration: NodeRegistrationOptions{ImagePullSerial: u.ImagePullSerial}}); got != want {
+				t.Errorf("%s with %q: %t", command, given, got)
+			}
+		}
+	}
+	self, _, err := LoadJoin(nil, asControlPlane(), testOptions())
+	if err != nil || serial(self) {
+		t.Errorf("join by flags: %v, %v", self, err)
+	}
+}
+
 // TestStoredOverlaps: a cluster that already lives with such networks can still be joined, upgraded and reconfigured.
 func TestStoredOverlaps(t *testing.T) {
 	at := func(address string) *JoinConfiguration {

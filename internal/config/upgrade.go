@@ -81,7 +81,7 @@ type UpgradeSelf struct {
 	SkipPhases, IgnorePreflightErrors []string
 	Patches                           *Patches
 	ImagePullPolicy                   corev1.PullPolicy
-	ImagePullSerial                   *bool
+	ImagePullSerial                   *bool // nil unless the user gives it
 	Timeouts                          *Timeouts
 }
 
@@ -97,7 +97,9 @@ func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, opts Opti
 	if field := d.upgrade.version(flags.Command); field != nil {
 		*field = cmp.Or(flags.Version, *field)
 	}
+	apply, node := d.upgrade.Apply.ImagePullSerial, d.upgrade.Node.ImagePullSerial
 	defaultUpgrade(d.upgrade)
+	d.upgrade.Apply.ImagePullSerial, d.upgrade.Node.ImagePullSerial = apply, node
 	d.checkUpgrade()
 	flags.checkDrain(d)
 	if err := d.err(); err != nil {
