@@ -288,7 +288,13 @@ func (d *documents) checkUpgradeOf(at string, n *UpgradeNodeConfiguration) {
 	d.checkPullPolicy(kindUpgrade, at+".imagePullPolicy", n.ImagePullPolicy)
 	d.checkIgnored(kindUpgrade, at+".ignorePreflightErrors", n.IgnorePreflightErrors)
 	d.checkSkipPhases(kindUpgrade, at+".skipPhases", n.SkipPhases)
-	if n.Patches != nil && n.Patches.Directory != "" {
-		d.checkAbsolute(kindUpgrade, at+".patches.directory", n.Patches.Directory)
+	field := at + ".patches.directory"
+	if n.Patches == nil || n.Patches.Directory == "" {
+		return
 	}
+	if d.setOnCommandLine(kindUpgrade, field) { // where a relative path is usual
+		d.checkText(kindUpgrade, field, n.Patches.Directory)
+		return
+	}
+	d.checkAbsolute(kindUpgrade, field, n.Patches.Directory)
 }
