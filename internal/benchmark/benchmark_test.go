@@ -179,14 +179,16 @@ func TestNeverPassesUnseen(t *testing.T) {
 			switch {
 			case !removed:
 				m.FileReader, m.Fail["ReadFile "+path] = broken{m.FileReader, path}, os.ErrPermission
-			case path == apiServerPod:
-				continue // it's no control plane then
 			default:
 				if err := os.Remove(m.Root + path); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for id, r := range m.results() {
+			results := m.results()
+			if first := items + "1"; strings.HasSuffix(items, ".") && results[first].ID != first {
+				t.Errorf("without %s, there is no item %s", path, first)
+			}
+			for id, r := range results {
 				if (id == items || strings.HasSuffix(items, ".") && strings.HasPrefix(id, items)) && r.Status != Unknown {
 					t.Errorf("without %s: %+v", path, r)
 				}
@@ -257,16 +259,23 @@ func (b broken) Stat(path string) (fs.FileInfo, error) {
 	return b.FileReader.Stat(path)
 }
 
-// TestWorker has the kubelet's items alone.
+// TestWorker has the kubelet's items alone, even with a copy of admin.conf. With the CA's key, it's a control plane whose items are
+// unknown.
 func TestWorker(t *testing.T) {
 	m := hardened(t)
-	if err := os.RemoveAll(m.Root + manifestsDir); err != nil {
+	etcd, err := m.ReadFile(etcdPod)
+	if err := errors.Join(err, os.RemoveAll(m.Root+manifestsDir)); err != nil {
 		t.Fatal(err)
 	}
+	m.put(t, etcdPod, string(etcd))
 	for id := range m.results() {
 		if !strings.HasPrefix(id, "4.") {
 			t.Errorf("a worker has item %s", id)
 		}
+	}
+	m.put(t, "/etc/kubernetes/pki/ca.key", "x\n")
+	if got := m.results()["1.2.2"]; got.Status != Unknown {
+		t.Errorf("a control plane without static Pods: %+v", got)
 	}
 }
 
