@@ -279,6 +279,29 @@ func TestWorker(t *testing.T) {
 	}
 }
 
+// TestLinkedCertificates: an item looks through a link to a directory, but not in circles.
+func TestLinkedCertificates(t *testing.T) {
+	const elsewhere, link = "/srv/pki", "/etc/kubernetes/pki/linked"
+	m := hardened(t)
+	m.put(t, elsewhere+"/extra.key", "x\n")
+	edit{path: link, link: "../../../srv/pki"}.apply(t, m)
+	for _, tt := range []struct {
+		name string
+		edit edit
+		want Status
+	}{
+		{"root's", edit{path: link + "/extra.key", mode: 0o600}, Pass},
+		{"somebody's", edit{path: link + "/extra.key", owner: 7}, Fail},
+		{"a dangling link", edit{path: elsewhere + "/gone", link: "nowhere"}, Fail},
+		{"a link back", edit{path: elsewhere + "/back", link: "../../etc/kubernetes/pki"}, Unknown},
+	} {
+		tt.edit.apply(t, m)
+		if got := m.results()["1.1.19"]; got.Status != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
 // TestRootless: files of the components' own users are theirs, and etcd's data passes only there.
 func TestRootless(t *testing.T) {
 	m := hardened(t)
