@@ -28,8 +28,8 @@ func storedKinds() map[string]string {
 //
 // clusterConfiguration is the key ClusterConfiguration of the ConfigMap kube-system/kubeadm-config, kubelet the key kubelet of
 // kubelet-config, and kubeProxy the key config.conf of kube-proxy; the latter two may be empty for all defaults. self comes from
-// LoadJoin, or is nil if only the host's facts are known; its discovery only says that the node joins. A node with self.ControlPlane becomes or is a
-// control plane. The result has no bootstrap tokens.
+// LoadJoin, or is nil if only the host's facts are known; its discovery only says that the node joins. A node with
+// self.ControlPlane becomes or is a control plane. The result has no bootstrap tokens.
 //
 // Older and newer versions, and people, have written these ConfigMaps: unknown fields and feature gates are warnings, and the
 // Node's documents keep them. Their values come from outside, so they're checked like a user's; labels aren't resolved over the
@@ -237,7 +237,8 @@ func (c *ClusterConfiguration) paths() []pathField {
 		list = append(list, pathField{"etcd.local.dataDir", &l.DataDir})
 	}
 	if x := c.Etcd.External; x != nil {
-		list = append(list, pathField{"etcd.external.caFile", &x.CAFile}, pathField{"etcd.external.certFile", &x.CertFile}, pathField{"etcd.external.keyFile", &x.KeyFile})
+		const at = "etcd.external."
+		list = append(list, pathField{at + "caFile", &x.CAFile}, pathField{at + "certFile", &x.CertFile}, pathField{at + "keyFile", &x.KeyFile})
 	}
 	return list
 }
