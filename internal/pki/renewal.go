@@ -224,6 +224,8 @@ type Expiration struct {
 	CA       string // the issuing row's name; empty for a CA
 	NotAfter time.Time
 	Missing  bool
+	// Needed reports that a component of each control plane reads it from the certificates directory.
+	Needed bool
 	// External reports that the CA's key isn't on this host.
 	External bool
 }
@@ -246,6 +248,7 @@ func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 			return nil, nil, err
 		}
 		e := Expiration{Name: row.Name, CA: row.CA, Missing: cert == nil, External: external[row.CA]}
+		e.Needed = row.UsedBy != "" && row.Kubeconfig == ""
 		if cert != nil {
 			e.NotAfter = cert.NotAfter
 		}
@@ -257,11 +260,11 @@ func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 func expirationOfCA(s Store, row certs.Spec) (Expiration, error) {
 	data, key, err := s.Read(row)
 	if err != nil || data == nil {
-		return Expiration{Name: row.Name, Missing: true}, err
+		return Expiration{Name: row.Name, Missing: true, Needed: true}, err
 	}
 	list, err := certs.ParseCerts(data)
 	if err != nil {
 		return Expiration{}, errors.Wrap(err, s.Files(row)[0])
 	}
-	return Expiration{Name: row.Name, NotAfter: list[0].NotAfter, External: key == nil}, nil
+	return Expiration{Name: row.Name, NotAfter: list[0].NotAfter, External: key == nil, Needed: true}, nil
 }
