@@ -6,6 +6,7 @@ package manifests
 import (
 	"io/fs"
 	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -65,7 +66,7 @@ type Ownership struct {
 }
 
 // Ownerships lists the files for a rootless control plane's components: their private keys according to the certificate table,
-// the keys of service accounts, profiles' files and logs, and etcd's data.
+// the key for an external etcd, the keys of service accounts, profiles' files and logs, and etcd's data.
 func Ownerships(n *config.Node) []Ownership {
 	var out []Ownership
 	own := func(component, path string) {
@@ -82,6 +83,10 @@ func Ownerships(n *config.Node) []Ownership {
 		}
 	}
 	own(APIServerName, pki(certs.ServiceAccountPublicKey))
+	// Elsewhere, the key may belong to others, and a ConfigMap shouldn't change the owner of any file of the host.
+	if x := n.Cluster.Etcd.External; x != nil && strings.HasPrefix(path.Clean(x.KeyFile), n.Paths.PKI+"/") {
+		own(APIServerName, x.KeyFile)
+	}
 	for _, file := range n.ProfileFiles() {
 		own(APIServerName, file.Path)
 	}

@@ -271,10 +271,15 @@ func TestOwnerships(t *testing.T) {
 			pki + "etcd/peer.key kubeadm-etcd:kubeadm-etcd 0600 [etcd] false",
 			"/var/lib/etcd kubeadm-etcd:kubeadm-etcd 0700 [etcd] true",
 		},
-		"external-etcd": nil,
+		"external-etcd": {pki + "apiserver-etcd-client.key kubeadm-kas:kubeadm-kas 0600 [kube-apiserver] false"},
+		"elsewhere":     nil,
 	} {
+		input := read(t, golden, "node", strings.Replace(name, "elsewhere", "external-etcd", 1), "input.yaml")
+		if name == "elsewhere" {
+			input = []byte(strings.ReplaceAll(string(input), "File: /etc/kubernetes/pki/", "File: /etc/ssl/"))
+		}
 		var got []string
-		for _, o := range Ownerships(load(t, read(t, golden, "node", name, "input.yaml"))) {
+		for _, o := range Ownerships(load(t, input)) {
 			got = append(got, fmt.Sprintf("%s %s:%s %04o %v %v", o.Path, o.User, o.Group, o.Mode, o.Components, o.Tree))
 		}
 		want := slices.Concat(always, more)

@@ -8,10 +8,13 @@ package benchmark
 
 import (
 	"cmp"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -77,7 +80,7 @@ func Run(h host.Host, m *config.Machine) []Result {
 	o := &observation{host: h, machine: m, pods: map[string]*corev1.Pod{}}
 	rows := kubeletRows()
 	rows = append(rows, kubeletFileRows(o)...)
-	if thisnode.IsControlPlane(h) {
+	if o.isControlPlane() {
 		names := []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
 		if thisnode.ExternalEtcd(h, m.Paths) == nil {
 			names = append(names, manifests.EtcdName)
@@ -95,6 +98,20 @@ func Run(h host.Host, m *config.Machine) []Result {
 	}
 	slices.SortFunc(results, func(a, b Result) int { return compareIDs(a.ID, b.ID) })
 	return results
+}
+
+// isControlPlane also recognizes a control plane that lacks its API server's static Pod, so that its items are unknown. A worker may
+// have a copy of admin.conf, and a host with etcd alone has etcd's static Pod.
+func (o *observation) isControlPlane() bool {
+	p := o.machine.Paths
+	traces := []string{filepath.Join(p.PKI, "ca.key")}
+	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		traces = append(traces, p.StaticPod(component))
+	}
+	return slices.ContainsFunc(traces, func(path string) bool {
+		_, err := o.host.Lstat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // compareIDs orders 1.2.9 before 1.2.10.

@@ -180,14 +180,16 @@ func TestNeverPassesUnseen(t *testing.T) {
 			switch {
 			case !removed:
 				m.FileReader, m.Fail["ReadFile "+path] = broken{m.FileReader, path}, os.ErrPermission
-			case path == apiServerPod:
-				continue // it's no control plane then
 			default:
 				if err := os.Remove(m.Root + path); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for id, r := range m.results() {
+			results := m.results()
+			if first := items + "1"; strings.HasSuffix(items, ".") && results[first].ID != first {
+				t.Errorf("without %s, there is no item %s", path, first)
+			}
+			for id, r := range results {
 				if (id == items || strings.HasSuffix(items, ".") && strings.HasPrefix(id, items)) && r.Status != Unknown {
 					t.Errorf("without %s: %+v", path, r)
 				}
@@ -258,15 +260,45 @@ func (b broken) Stat(path string) (fs.FileInfo, error) {
 	return b.FileReader.Stat(path)
 }
 
-// TestWorker has the kubelet's items alone.
+// TestWorker has the kubelet's items alone, even with a copy of admin.conf. With the CA's key, it's a control plane whose items are
+// unknown.
 func TestWorker(t *testing.T) {
 	m := hardened(t)
-	if err := os.RemoveAll(m.Root + manifestsDir); err != nil {
+	etcd, err := m.ReadFile(etcdPod)
+	if err := errors.Join(err, os.RemoveAll(m.Root+manifestsDir)); err != nil {
 		t.Fatal(err)
 	}
+	m.put(t, etcdPod, string(etcd))
 	for id := range m.results() {
 		if !strings.HasPrefix(id, "4.") {
 			t.Errorf("a worker has item %s", id)
+		}
+	}
+	m.put(t, "/etc/kubernetes/pki/ca.key", "x\n")
+	if got := m.results()["1.2.2"]; got.Status != Unknown {
+		t.Errorf("a control plane without static Pods: %+v", got)
+	}
+}
+
+// TestLinkedCertificates: an item looks through a link to a directory, but not in circles.
+func TestLinkedCertificates(t *testing.T) {
+	const elsewhere, link = "/srv/pki", "/etc/kubernetes/pki/linked"
+	m := hardened(t)
+	m.put(t, elsewhere+"/extra.key", "x\n")
+	edit{path: link, link: "../../../srv/pki"}.apply(t, m)
+	for _, tt := range []struct {
+		name string
+		edit edit
+		want Status
+	}{
+		{"root's", edit{path: link + "/extra.key", mode: 0o600}, Pass},
+		{"somebody's", edit{path: link + "/extra.key", owner: 7}, Fail},
+		{"a dangling link", edit{path: elsewhere + "/gone", link: "nowhere"}, Fail},
+		{"a link back", edit{path: elsewhere + "/back", link: "../../etc/kubernetes/pki"}, Unknown},
+	} {
+		tt.edit.apply(t, m)
+		if got := m.results()["1.1.19"]; got.Status != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}
 }

@@ -15,6 +15,7 @@ type edit struct {
 	path, old, new string
 	mode           fs.FileMode // of path, instead of a change of its content
 	owner          uint32      // of path
+	link           string      // a link at path, instead of a change of its content
 }
 
 // without takes a flag away; withField adds a field of the kubelet.
@@ -30,6 +31,11 @@ func (e edit) apply(t *testing.T, m machine) {
 	switch {
 	case e.mode != 0:
 		if err := os.Chmod(m.Root+e.path, e.mode); err != nil {
+			t.Fatal(err)
+		}
+		return
+	case e.link != "":
+		if err := os.Symlink(e.link, m.Root+e.path); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -103,7 +109,8 @@ func failing() map[string][]edit {
 		"4.2.6":  {withField("makeIPTablesUtilChains: false")},
 		"4.2.8":  {{path: kubeletFile, old: "eventRecordQPS: 50", new: "eventRecordQPS: 0"}},
 		"4.2.10": {{path: kubeletFile, old: "rotateCertificates: true", new: "rotateCertificates: false"}},
-		"4.2.12": {{path: kubeletFile, old: "- TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", new: "- TLS_RSA_WITH_3DES_EDE_CBC_SHA"}},
+		"4.2.12": {{path: kubeletFile, old: "- TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", new: "- TLS_RSA_WITH_3DES_EDE_CBC_SHA"},
+			{path: kubeletFile, old: "- TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", new: "- TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"}},
 		"4.2.13": {{path: kubeletFile, old: "podPidsLimit: 4096", new: "podPidsLimit: -1"}}, "4.2.14": {{path: kubeletFile, old: "seccompDefault: true", new: "seccompDefault: false"}},
 		"4.3.1": {{path: proxyFile, old: `""`, new: `0.0.0.0:10249`}},
 	}

@@ -155,22 +155,31 @@ func pkiFiles(o *observation) ([]string, string) {
 	if why != "" {
 		return nil, why
 	}
-	return below(o, filepath.Dir(ca[0]))
+	return below(o, filepath.Dir(ca[0]), false)
 }
 
-func below(o *observation, dir string) (list []string, why string) {
+// below lists a directory with everything in it. linked says that a link has led there: a second one might lead back.
+func below(o *observation, dir string, linked bool) (list []string, why string) {
 	entries, err := o.host.ReadDir(dir)
 	if err != nil {
 		return nil, err.Error()
 	}
 	list = []string{dir}
 	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if !e.IsDir() {
+		path, isLink := filepath.Join(dir, e.Name()), e.Type()&fs.ModeSymlink != 0
+		isDir := e.IsDir()
+		if isLink {
+			info, err := o.host.Stat(path)
+			isDir = err == nil && info.IsDir()
+		}
+		switch {
+		case !isDir:
 			list = append(list, path)
 			continue
+		case isLink && linked:
+			return nil, path + " is a link to a directory, found through another link"
 		}
-		more, why := below(o, path)
+		more, why := below(o, path, linked || isLink)
 		if why != "" {
 			return nil, why
 		}

@@ -62,12 +62,17 @@ func kubeletSettings() []kubeletRow {
 			func(k *settings) string { return strconv.FormatBool(k.RotateCertificates) }, isTrue},
 		{"4.2.12", "tlsCipherSuites", "tls-cipher-suites", "strong suites",
 			func(k *settings) string { return strings.Join(k.TLSCipherSuites, ",") },
-			func(v string) bool { return v != "" && areStrong(strings.Split(v, ",")) }},
+			func(v string) bool { return areAuthenticated(strings.Split(v, ",")) }},
 		{"4.2.13", "podPidsLimit", "pod-max-pids", "at least 1",
 			func(k *settings) string { return strconv.FormatInt(*cmp.Or(k.PodPidsLimit, new(int64(-1))), 10) }, positive},
 		{"4.2.14", "seccompDefault", "seccomp-default", "true",
 			func(k *settings) string { return truth(k.SeccompDefault, false) }, isTrue},
 	}
+}
+
+// areAuthenticated accepts strong suites with GCM or ChaCha20: unlike 1.2.29, 4.2.12 lists none with CBC.
+func areAuthenticated(suites []string) bool {
+	return areStrong(suites) && !slices.ContainsFunc(suites, func(s string) bool { return strings.Contains(s, "_CBC_") })
 }
 
 func truth(b *bool, byDefault bool) string {

@@ -28,13 +28,12 @@ func storedKinds() map[string]string {
 //
 // clusterConfiguration is the key ClusterConfiguration of the ConfigMap kube-system/kubeadm-config, kubelet the key kubelet of
 // kubelet-config, and kubeProxy the key config.conf of kube-proxy; the latter two may be empty for all defaults. self comes from
-// LoadJoin, or is nil if only the host's facts are known; its discovery isn't used. A node with self.ControlPlane becomes or is a
-// control plane. The result has no bootstrap tokens.
+// LoadJoin, or is nil if only the host's facts are known; its discovery only says that the node joins. A node with
+// self.ControlPlane becomes or is a control plane. The result has no bootstrap tokens.
 //
 // Older and newer versions, and people, have written these ConfigMaps: unknown fields and feature gates are warnings, and the
 // Node's documents keep them. Their values come from outside, so they're checked like a user's; labels aren't resolved over the
-// network, and paths must be absolute and in their shortest form. Invalid input is returned as Faults whose file is the
-// ConfigMap.
+// network, and paths must be absolute and mustn't go upward. Invalid input is returned as Faults whose file is the ConfigMap.
 func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConfiguration, opts Options) (*Node, []string, error) {
 	d := newStored()
 	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
@@ -124,6 +123,7 @@ func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.takeSelf(self, opts)
 	d.checkCluster()
 	d.checkStoredPaths()
+	d.cleanPaths()
 	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
 	d.checkComponents()
 	d.completeComponents()
@@ -158,7 +158,7 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	}
 	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.networks)
 	if len(d.networks) > 0 {
-		d.checkFamilies()
+		d.checkFamilies(d.judge(opts.Existing || c.Discovery == Discovery{}, "control-plane-prepare/control-plane"))
 	}
 }
 
@@ -216,23 +216,39 @@ func (d *documents) unsupported() error {
 		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to a supported version", printable(version), fault))}
 }
 
-// checkStoredPaths refuses paths not in their shortest form: this node uses them as root because a ConfigMap says so.
+// checkStoredPaths refuses a path that goes upward: this node uses them as root because a ConfigMap says so.
 func (d *documents) checkStoredPaths() {
-	c := d.cluster
-	d.checkClean("certificatesDir", c.CertificatesDir)
-	if l := c.Etcd.Local; l != nil {
-		d.checkClean("etcd.local.dataDir", l.DataDir)
-	}
-	if x := c.Etcd.External; x != nil {
-		d.checkClean("etcd.external.caFile", x.CAFile)
-		d.checkClean("etcd.external.certFile", x.CertFile)
-		d.checkClean("etcd.external.keyFile", x.KeyFile)
+	for _, p := range d.cluster.paths() {
+		if path.IsAbs(*p.value) && slices.Contains(strings.Split(*p.value, "/"), "..") {
+			d.faultf(kindCluster, p.field, "%q must not contain ..; it means %s", printable(*p.value), printable(path.Clean(*p.value)))
+		}
 	}
 }
 
-func (d *documents) checkClean(field, file string) {
-	if path.IsAbs(file) && path.Clean(file) != file {
-		d.faultf(kindCluster, field, "%q must be in its shortest form, %s", printable(file), printable(path.Clean(file)))
+// pathField is a field with the path of a file or a directory on this host.
+type pathField struct {
+	field string
+	value *string
+}
+
+func (c *ClusterConfiguration) paths() []pathField {
+	list := []pathField{{"certificatesDir", &c.CertificatesDir}}
+	if l := c.Etcd.Local; l != nil {
+		list = append(list, pathField{"etcd.local.dataDir", &l.DataDir})
+	}
+	if x := c.Etcd.External; x != nil {
+		const at = "etcd.external."
+		list = append(list, pathField{at + "caFile", &x.CAFile}, pathField{at + "certFile", &x.CertFile}, pathField{at + "keyFile", &x.KeyFile})
+	}
+	return list
+}
+
+// cleanPaths brings paths into their shortest form, in which they're compared and stored.
+func (d *documents) cleanPaths() {
+	for _, p := range d.cluster.paths() {
+		if path.IsAbs(*p.value) {
+			*p.value = path.Clean(*p.value)
+		}
 	}
 }
 

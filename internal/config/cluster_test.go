@@ -4,6 +4,7 @@
 package config
 
 import (
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func TestLoadClusterFaults(t *testing.T) {
 		{"relative path", storedHead + "kubernetesVersion: v1.37.2\ncertificatesDir: pki\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: | "pki" | absolute`},
 		{"winding path", storedHead + "kubernetesVersion: v1.37.2\ncertificatesDir: /etc/kubernetes/pki/../../ssh\n", `ConfigMap kube-system/kubeadm-config:4: certificatesDir: | "/etc/kubernetes/pki/../../ssh" | /etc/ssh`},
 		{"control character", storedHead + "kubernetesVersion: v1.37.2\nclusterName: \"a\\nb\"\n", "ConfigMap kube-system/kubeadm-config:4: clusterName: | control character"},
-		{"etcd path", storedHead + "kubernetesVersion: v1.37.2\netcd: {local: {dataDir: /var/lib//etcd}}\n", `ConfigMap kube-system/kubeadm-config:4: etcd.local.dataDir: | "/var/lib//etcd" | /var/lib/etcd`},
+		{"etcd path", storedHead + "kubernetesVersion: v1.37.2\netcd: {local: {dataDir: /var/lib/x/../etcd}}\n", `ConfigMap kube-system/kubeadm-config:4: etcd.local.dataDir: | "/var/lib/x/../etcd" | /var/lib/etcd`},
 		{"overlap", storedHead + "kubernetesVersion: v1.37.2\nnetworking: {serviceSubnet: 192.168.0.0/16}\n", "controlPlane.localAPIEndpoint.advertiseAddress: | 192.168.99.11 | networking.serviceSubnet 192.168.0.0/16"},
 		{"too large", strings.Repeat("#", MaxSize+1), "ConfigMap kube-system/kubeadm-config: | 1 MiB"},
 	} {
@@ -95,6 +96,137 @@ func TestLoadClusterFaults(t *testing.T) {
 			}
 			fact.Error(t, err, fact.Of(c.want)...)
 		})
+	}
+}
+
+// TestPathsInShortestForm: init stores paths that it can load again, and kubeadm's may have a slash too many.
+func TestPathsInShortestForm(t *testing.T) {
+	const local, external = "certificatesDir: /opt//pki/\netcd: {local: {dataDir: /srv/etcd/.}}\n",
+		"certificatesDir: /opt/pki/\netcd: {external: {endpoints: [\"https://192.0.2.5:2379\"], caFile: //srv/ca, certFile: /srv/./cert, keyFile: /srv/key/}}\n"
+	check := func(n *Node) {
+		t.Helper()
+		paths := []string{n.Paths.PKI, n.Cluster.CertificatesDir}
+		for _, p := range n.Cluster.paths()[1:] {
+			paths = append(paths, *p.value)
+		}
+		want := []string{"/opt/pki", "/opt/pki", "/srv/etcd"}
+		if n.Cluster.Etcd.External != nil {
+			want = []string{"/opt/pki", "/opt/pki", "/srv/ca", "/srv/cert", "/srv/key"}
+		}
+		if !slices.Equal(paths, want) {
+			t.Errorf("%q, want %q", paths, want)
+		}
+	}
+	for _, fields := range []string{local, external} {
+		first := mustLoad(t, file("", fields), InitFlags{}, testOptions())
+		check(first)
+		for _, doc := range []string{string(must(first.KubeadmConfigYAML())), storedHead + "kubernetesVersion: v1.37.2\n" + fields} {
+			n, warnings, err := LoadCluster([]byte(doc), nil, nil, nil, testOptions())
+			if err != nil || len(warnings) > 0 {
+				t.Fatal(warnings, err)
+			}
+			check(n)
+		}
+	}
+}
+
+// asControlPlane returns the flags of a joining control plane.
+func asControlPlane(more ...string) JoinFlags {
+	return JoinFlags{Given: append([]string{"control-plane", "discovery-file"}, more...), ControlPlane: true, DiscoveryFile: "/x"}
+}
+
+// TestFamilyOfJoin: a host with addresses of both families advertises that of the cluster's first network of Services.
+func TestFamilyOfJoin(t *testing.T) {
+	const v4, v6 = "10.96.0.0/12", "fd00:96::/112"
+	opts := testOptions()
+	opts.Facts.IPv6 = netip.MustParseAddr("fd00:99::11")
+	other := asControlPlane("apiserver-advertise-address")
+	other.APIServerAdvertiseAddress = "192.168.99.12"
+	for _, tt := range []struct {
+		services string
+		flags    JoinFlags
+		want     string
+	}{
+		{v6 + "," + v4, asControlPlane(), "fd00:99::11"},
+		{v4 + "," + v6, asControlPlane(), "192.168.99.11"},
+		{v4, other, "192.168.99.12"},
+		{v6 + "," + v4, other, ""},
+	} {
+		self, _, err := LoadJoin(nil, tt.flags, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, warnings, err := LoadCluster([]byte(storedHead+"kubernetesVersion: v1.37.2\nnetworking: {serviceSubnet: \""+tt.services+"\"}\n"), nil, nil, self, opts)
+		if tt.want == "" {
+			fact.Error(t, err, "networking.serviceSubnet:", v6, "192.168.99.12")
+			continue
+		}
+		if err != nil || len(warnings) > 0 || n.AdvertiseAddress.String() != tt.want {
+			t.Errorf("%s: %v, %q, %v", tt.services, n, warnings, err)
+		}
+	}
+	if _, _, err := LoadJoin(nil, asControlPlane(), Options{Facts: HostFacts{Hostname: "vm"}}); err == nil {
+		t.Error("a host without an address joins as a control plane")
+	}
+}
+
+// TestPullsSideBySide: v1beta4's default isn't the user's wish.
+func TestPullsSideBySide(t *testing.T) {
+	join := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\ncontrolPlane: {}\n"
+	upgrade := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: UpgradeConfiguration\n"
+	serial := func(self *JoinConfiguration) bool {
+		t.Helper()
+		n, _, err := LoadCluster([]byte(storedHead+"kubernetesVersion: v1.37.2\n"), nil, nil, self, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.ImagePullSerial
+	}
+	for given, want := range map[string]bool{"": false, "imagePullSerial: false": false, "imagePullSerial: true": true} {
+		self, _, err := LoadJoin(asSource(join+"nodeRegistration: {"+given+"}\n"), JoinFlags{}, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := serial(self); got != want {
+			t.Errorf("join with %q: %t", given, got)
+		}
+		for command, part := range map[string]string{upgradeApply: "apply", upgradeNode: "node"} {
+			u, _, err := LoadUpgrade(t.Context(), asSource(upgrade+part+": {"+given+"}\n"), UpgradeFlags{Command: command}, testOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := serial(&JoinConfiguration{NodeRegistration: NodeRegistrationOptions{ImagePullSerial: u.ImagePullSerial}}); got != want {
+				t.Errorf("%s with %q: %t", command, given, got)
+			}
+		}
+	}
+	self, _, err := LoadJoin(nil, asControlPlane(), testOptions())
+	if err != nil || serial(self) {
+		t.Errorf("join by flags: %v, %v", self, err)
+	}
+}
+
+// TestStoredOverlaps: a cluster that already lives with such networks can still be joined, upgraded and reconfigured.
+func TestStoredOverlaps(t *testing.T) {
+	at := func(address string) *JoinConfiguration {
+		return &JoinConfiguration{ControlPlane: &JoinControlPlane{LocalAPIEndpoint: APIEndpoint{AdvertiseAddress: address}}}
+	}
+	for _, tt := range []struct {
+		pods string
+		self *JoinConfiguration
+		want string
+	}{
+		{"10.0.0.0/8", nil, ClusterSource + ":4: networking.podSubnet: | 10.0.0.0/8 | networking.serviceSubnet 10.96.0.0/12"},
+		{"192.168.0.0/16", at("192.168.1.5"), "controlPlane.localAPIEndpoint.advertiseAddress: | 192.168.1.5 | networking.podSubnet 192.168.0.0/16"},
+	} {
+		n, warnings, err := LoadCluster([]byte(storedHead+"kubernetesVersion: v1.37.2\nnetworking: {podSubnet: "+tt.pods+"}\n"), nil, nil, tt.self, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Cluster.Networking.PodSubnet != tt.pods {
+			t.Errorf("Pod network %s, want %s", n.Cluster.Networking.PodSubnet, tt.pods)
+		}
+		fact.List(t, warnings, tt.want)
 	}
 }
 

@@ -189,3 +189,8 @@ func (d *documents) setByFlag(kind, flag, path string) {
 	}
 	o.flags[path] = flag
 }
+
+func (d *documents) setOnCommandLine(kind, path string) bool {
+	o := d.origins[kind]
+	return o != nil && o.flags[path] != ""
+}

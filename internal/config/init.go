@@ -88,6 +88,7 @@ func (d *documents) completeInit(ctx context.Context, opts Options) {
 	}
 	d.checkInit(opts.Now)
 	d.checkCluster()
+	d.cleanPaths()
 	d.checkContradictions(opts.Existing)
 	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
 	d.checkComponents()

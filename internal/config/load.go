@@ -64,7 +64,9 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	return o.Resolve(ctx, label)
 }
 
-// LoadJoin reads, defaults and checks join's configuration, a file (nil for none) and the command line. Its errors are Faults.
+// LoadJoin reads, defaults and checks join's configuration, a file (nil for none) and the command line. Its errors are Faults. A
+// control plane's address stays empty unless the user gives it, because its default depends on the cluster; and so does
+// imagePullSerial, because only the user's counts.
 func LoadJoin(src *Source, flags JoinFlags, opts Options) (*JoinConfiguration, []string, error) {
 	d, err := open(src, kindJoin)
 	if err != nil {
@@ -72,8 +74,20 @@ func LoadJoin(src *Source, flags JoinFlags, opts Options) (*JoinConfiguration, [
 	}
 	d.join = cmp.Or(d.join, &JoinConfiguration{})
 	flags.applyJoin(d, src != nil)
+	address, serial := d.join.advertised(), d.join.NodeRegistration.ImagePullSerial
 	d.completeJoin(opts)
+	d.join.NodeRegistration.ImagePullSerial = serial
+	if cp := d.join.ControlPlane; cp != nil {
+		cp.LocalAPIEndpoint.AdvertiseAddress = address
+	}
 	return d.join, d.warningTexts(), d.err()
+}
+
+func (c *JoinConfiguration) advertised() string {
+	if c.ControlPlane == nil {
+		return ""
+	}
+	return c.ControlPlane.LocalAPIEndpoint.AdvertiseAddress
 }
 
 func (d *documents) completeJoin(opts Options) {

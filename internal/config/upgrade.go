@@ -81,7 +81,7 @@ type UpgradeSelf struct {
 	SkipPhases, IgnorePreflightErrors []string
 	Patches                           *Patches
 	ImagePullPolicy                   corev1.PullPolicy
-	ImagePullSerial                   *bool
+	ImagePullSerial                   *bool // nil unless the user gives it
 	Timeouts                          *Timeouts
 }
 
@@ -97,7 +97,9 @@ func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, opts Opti
 	if field := d.upgrade.version(flags.Command); field != nil {
 		*field = cmp.Or(flags.Version, *field)
 	}
+	apply, node := d.upgrade.Apply.ImagePullSerial, d.upgrade.Node.ImagePullSerial
 	defaultUpgrade(d.upgrade)
+	d.upgrade.Apply.ImagePullSerial, d.upgrade.Node.ImagePullSerial = apply, node
 	d.checkUpgrade()
 	flags.checkDrain(d)
 	if err := d.err(); err != nil {
@@ -286,7 +288,13 @@ func (d *documents) checkUpgradeOf(at string, n *UpgradeNodeConfiguration) {
 	d.checkPullPolicy(kindUpgrade, at+".imagePullPolicy", n.ImagePullPolicy)
 	d.checkIgnored(kindUpgrade, at+".ignorePreflightErrors", n.IgnorePreflightErrors)
 	d.checkSkipPhases(kindUpgrade, at+".skipPhases", n.SkipPhases)
-	if n.Patches != nil && n.Patches.Directory != "" {
-		d.checkAbsolute(kindUpgrade, at+".patches.directory", n.Patches.Directory)
+	field := at + ".patches.directory"
+	if n.Patches == nil || n.Patches.Directory == "" {
+		return
 	}
+	if d.setOnCommandLine(kindUpgrade, field) { // where a relative path is usual
+		d.checkText(kindUpgrade, field, n.Patches.Directory)
+		return
+	}
+	d.checkAbsolute(kindUpgrade, field, n.Patches.Directory)
 }

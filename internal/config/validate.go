@@ -28,7 +28,7 @@ var (
 func (d *documents) checkInit(now func() time.Time) {
 	c := d.init
 	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.networks)
-	d.checkFamilies()
+	d.checkFamilies(d.warnf)
 	d.checkPort(kindInit, "localAPIEndpoint.bindPort", c.LocalAPIEndpoint.BindPort)
 	seen := make(map[string]bool)
 	for i := range c.BootstrapTokens {
@@ -42,12 +42,12 @@ func (d *documents) checkInit(now func() time.Time) {
 	}
 }
 
-// checkFamilies warns if the API server wouldn't start because its address and the primary service network differ in IP family.
-func (d *documents) checkFamilies() {
+// checkFamilies reports that the API server won't start because its address and the primary service network differ in IP family.
+func (d *documents) checkFamilies(reportf reporter) {
 	addr, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
 	if err == nil && primary.IsValid() && addr.IsGlobalUnicast() && addr.Is4() != primary.Addr().Is4() {
-		d.warnf(kindCluster, "networking.serviceSubnet", "%s is not of the same IP family as the API server's address %s; the API server will not start", primary, addr)
+		reportf(kindCluster, "networking.serviceSubnet", "%s is not of the same IP family as the API server's address %s; the API server starts only with an advertiseAddress of that family", primary, addr)
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	maxNodeBits = 16
 )
 
+const podSubnetField = "networking.podSubnet"
+
 // network is an element of a list, with the list's field.
 type network struct {
 	path   string
@@ -34,25 +36,34 @@ func (d *documents) checkNetworking() {
 	for _, s := range services {
 		d.checkServiceSize(s)
 	}
-	pods := d.checkSubnets("networking.podSubnet", n.PodSubnet)
+	pods := d.checkSubnets(podSubnetField, n.PodSubnet)
 	d.networks = slices.Concat(services, pods)
 	d.checkNodeMasks(pods)
 	for _, p := range pods {
 		d.checkPodSize(p, len(pods) > 1)
 	}
-	for _, p := range pods {
-		for _, s := range services {
-			if p.prefix.Overlaps(s.prefix) {
-				d.faultf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; Pods and Services would share addresses", p.text, s.text)
-			}
-		}
-	}
+	d.checkOverlaps(pods, services)
 	if msg := subdomainFault(n.DNSDomain); msg != "" {
 		d.faultf(kindCluster, "networking.dnsDomain", "%q %s", printable(n.DNSDomain), msg)
 	}
 	if len(services) > 0 && len(pods) > 0 && !sharesFamily(services, pods) {
 		d.warnf(kindCluster, "networking.podSubnet", "%s and networking.serviceSubnet %s are of different IP families; Services will not reach Pods",
 			printable(n.PodSubnet), printable(n.ServiceSubnet))
+	}
+}
+
+// checkOverlaps only warns of a stored configuration, because that cluster works, or at least most of it.
+func (d *documents) checkOverlaps(pods, services []network) {
+	reportf := d.faultf
+	if d.stored {
+		reportf = d.warnf
+	}
+	for _, p := range pods {
+		for _, s := range services {
+			if p.prefix.Overlaps(s.prefix) {
+				reportf(kindCluster, p.path, "%s overlaps networking.serviceSubnet %s; Pods and Services would share addresses", p.text, s.text)
+			}
+		}
 	}
 }
 

@@ -100,7 +100,8 @@ func (d *documents) checkReset() {
 	d.checkTimeouts(kindReset, c.Timeouts)
 }
 
-// checkAdvertise checks an API server's address. It mustn't be within any of networks, which is empty if the document has none.
+// checkAdvertise checks an API server's address. It mustn't be within any of networks, which is empty if the document has none. In
+// a stored Pod network, it's only a warning: such clusters run for years, until a Pod gets a host's address.
 func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -116,8 +117,12 @@ func (d *documents) checkAdvertise(kind, path, text string, networks []network) 
 		d.faultf(kind, path, "%s is not an address at which other hosts can reach this one", text)
 	default:
 		for _, n := range networks {
+			reportf := d.faultf
+			if d.stored && n.path == podSubnetField {
+				reportf = d.warnf
+			}
 			if n.prefix.Contains(addr) {
-				d.faultf(kind, path, "%s is within %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
+				reportf(kind, path, "%s is within %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
 			}
 		}
 	}

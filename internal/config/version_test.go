@@ -182,6 +182,19 @@ func TestDrainFlags(t *testing.T) {
 	}
 }
 
+// TestRelativePatches: a relative directory is for the command line, as with init and join.
+func TestRelativePatches(t *testing.T) {
+	for command, part := range map[string]string{upgradeApply: "apply", upgradeNode: "node", upgradePlan: "apply", upgradeDiff: "apply"} {
+		self, _, err := LoadUpgrade(t.Context(), nil, UpgradeFlags{Command: command, Given: []string{"patches"}, Patches: "./dir"}, Options{})
+		if err != nil || self.Patches.Directory != "./dir" {
+			t.Errorf("%s: %+v, %v", command, self, err)
+		}
+		doc := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: UpgradeConfiguration\n" + part + ": {patches: {directory: ./dir}}\n"
+		_, _, err = LoadUpgrade(t.Context(), asSource(doc), UpgradeFlags{Command: command}, Options{})
+		fact.Error(t, err, "f.yaml:3:", part+".patches.directory:", "./dir")
+	}
+}
+
 // TestUpgradeTarget: any version can be planned, by name or by label. The commands that upgrade take only supported versions.
 func TestUpgradeTarget(t *testing.T) {
 	const unsupported = "v1.99. | 1.35 to 1.37"

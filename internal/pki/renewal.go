@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -109,12 +110,25 @@ func (r Renewal) due(cert *x509.Certificate) bool {
 // lasts reports whether a certificate's successor would last long enough. Without this, a daily renewal of certificates that end soon
 // would renew them each day if they always do: because their CA ends, or because they're valid for no longer than r.Within.
 func (r Renewal) lasts(old, ca *x509.Certificate) bool {
-	period := r.Store.Config.Cluster.CertificateValidityPeriod.Duration
+	period := r.period(old, ca)
 	next := r.Store.Host.Now().Add(period)
 	if r.Within == 0 || next.After(ca.NotAfter) {
 		return r.Within == 0 || old.NotAfter.Before(ca.NotAfter)
 	}
 	return next.Sub(old.NotAfter) >= period/3
+}
+
+// period is how long the next certificate is valid. That of an old certificate that begins with its CA isn't known: some tools
+// give this beginning to all certificates, and with each renewal they'd be valid for longer.
+func (r Renewal) period(old, ca *x509.Certificate) time.Duration {
+	configured, asBefore := r.Store.Config.Cluster.CertificateValidityPeriod.Duration, old.NotAfter.Sub(old.NotBefore)
+	switch {
+	case !r.FromOldCertificates:
+		return configured
+	case old.NotBefore.Equal(ca.NotBefore):
+		return min(configured, asBefore)
+	}
+	return asBefore
 }
 
 // stays says why a certificate isn't renewed, although it ends soon.
@@ -137,7 +151,9 @@ func (r Renewal) refuse(err error) error {
 }
 
 func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) error {
-	n := r.Store.Config
+	n := r.Store.Config.With(func(n *config.Node) {
+		n.Cluster.CertificateValidityPeriod = &metav1.Duration{Duration: r.period(old, ca.Cert)}
+	})
 	algorithm := n.Cluster.EncryptionAlgorithm
 	if r.FromOldCertificates {
 		row.DNSNames, row.IPs = nil, nil
@@ -208,6 +224,8 @@ type Expiration struct {
 	CA       string // the issuing row's name; empty for a CA
 	NotAfter time.Time
 	Missing  bool
+	// Needed reports that a component of each control plane reads it from the certificates directory.
+	Needed bool
 	// External reports that the CA's key isn't on this host.
 	External bool
 }
@@ -230,6 +248,7 @@ func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 			return nil, nil, err
 		}
 		e := Expiration{Name: row.Name, CA: row.CA, Missing: cert == nil, External: external[row.CA]}
+		e.Needed = row.UsedBy != "" && row.Kubeconfig == ""
 		if cert != nil {
 			e.NotAfter = cert.NotAfter
 		}
@@ -241,11 +260,11 @@ func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 func expirationOfCA(s Store, row certs.Spec) (Expiration, error) {
 	data, key, err := s.Read(row)
 	if err != nil || data == nil {
-		return Expiration{Name: row.Name, Missing: true}, err
+		return Expiration{Name: row.Name, Missing: true, Needed: true}, err
 	}
 	list, err := certs.ParseCerts(data)
 	if err != nil {
 		return Expiration{}, errors.Wrap(err, s.Files(row)[0])
 	}
-	return Expiration{Name: row.Name, NotAfter: list[0].NotAfter, External: key == nil}, nil
+	return Expiration{Name: row.Name, NotAfter: list[0].NotAfter, External: key == nil, Needed: true}, nil
 }

@@ -100,6 +100,43 @@ func TestAsItWas(t *testing.T) {
 	}
 }
 
+// TestLifetimeAsItWas: without the configuration, a certificate is valid for as long as the one before, if that's known.
+func TestLifetimeAsItWas(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		before, later, want time.Duration
+	}{
+		{30 * day, 0, 30 * day},
+		{30 * day, day, 30 * day},
+		{800 * day, day, 800 * day},
+		{800 * day, 0, 365 * day}, // it begins when its CA does
+	} {
+		c := newControlPlane(t)
+		authority, err := certs.FirstCert(c.get(t, pkiDir+"ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.host.Has.Time = authority.NotBefore.Add(5*time.Minute + tt.later)
+		c.Config.Cluster.CertificateValidityPeriod.Duration = tt.before
+		if err := (Renewal{Store: c.Store}).Renew(certs.APIServer); err != nil {
+			t.Fatal(err)
+		}
+		c.Config.Cluster.CertificateValidityPeriod.Duration = 365 * day
+		r, old := Renewal{Store: c.Store, FromOldCertificates: true, Within: tt.before + day}, c.apiserver(t)
+		if err := r.Renew(certs.APIServer); err != nil || !c.apiserver(t).Equal(old) {
+			t.Fatalf("%+v: renewed at once, %v", tt, err)
+		}
+		c.host.Has.Time, r.Within = c.host.Has.Time.Add(day), 0
+		if err := r.Renew(certs.APIServer); err != nil {
+			t.Fatal(err)
+		}
+		got := c.apiserver(t)
+		if d := got.NotAfter.Sub(c.host.Has.Time); d.Round(time.Hour) != tt.want {
+			t.Errorf("%+v: %s", tt, d)
+		}
+	}
+}
+
 // TestKeepKey: a certificate with another algorithm gets another key.
 func TestKeepKey(t *testing.T) {
 	for name, keeps := range map[config.EncryptionAlgorithm]bool{config.ECDSAP256: true, config.RSA2048: false} {
@@ -228,7 +265,8 @@ func TestExpirations(t *testing.T) {
 	for _, e := range append(leaves, authorities...) {
 		external := e.Name == certs.EtcdCA || e.CA == certs.EtcdCA
 		missing := e.Name == certs.APIServer
-		if e.External != external || e.Missing != missing || e.NotAfter.Before(time.Now()) != missing {
+		needed := !strings.HasSuffix(e.Name, ".conf") && e.Name != "etcd-healthcheck-client"
+		if e.External != external || e.Missing != missing || e.Needed != needed || e.NotAfter.Before(time.Now()) != missing {
 			t.Errorf("%+v", e)
 		}
 	}

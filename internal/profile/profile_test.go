@@ -101,6 +101,51 @@ func TestAuditRecordsNoSecrets(t *testing.T) {
 	}
 }
 
+// auditRule is a rule of an audit policy. An empty list matches everything.
+type auditRule struct {
+	Level                                string
+	Users, UserGroups, Verbs, Namespaces []string
+	NonResourceURLs                      []string
+	Resources                            []struct {
+		Group     string
+		Resources []string
+	}
+}
+
+// matches reports whether the rule is about a request for a resource of the core group, in no namespace.
+func (r auditRule) matches(user, group, verb, resource string) bool {
+	of := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	anyone := len(r.Users)+len(r.UserGroups) == 0 || slices.Contains(r.Users, user) || slices.Contains(r.UserGroups, group)
+	if !anyone || !of(r.Verbs, verb) || len(r.Namespaces)+len(r.NonResourceURLs) > 0 {
+		return false
+	}
+	for _, res := range r.Resources {
+		if res.Group == "" && of(res.Resources, resource) {
+			return true
+		}
+	}
+	return len(r.Resources) == 0
+}
+
+// TestAuditOfKubelets: the log leaves out kubelets' reading and heartbeats, and no other writes.
+func TestAuditOfKubelets(t *testing.T) {
+	var policy struct{ Rules []auditRule }
+	if err := yaml.Unmarshal(profile.Files()[0].Data, &policy); err != nil {
+		t.Fatal(err)
+	}
+	for request, want := range map[string]string{
+		"get nodes": "None", "watch nodes": "None", "get pods/status": "None", "patch nodes/status": "None", "update nodes/status": "None",
+		"patch nodes": "Metadata", "update nodes": "Metadata", "create nodes": "Metadata", "patch pods/status": "Metadata", "update pods/status": "Metadata",
+		"delete pods": "Request", "create serviceaccounts/token": "Metadata", "get secrets": "Metadata",
+	} {
+		verb, resource, _ := strings.Cut(request, " ")
+		i := slices.IndexFunc(policy.Rules, func(r auditRule) bool { return r.matches("system:node:w1", "system:nodes", verb, resource) })
+		if i < 0 || policy.Rules[i].Level != want {
+			t.Errorf("%s: rule %d, want %s", request, i, want)
+		}
+	}
+}
+
 // load reads documents as `init --profile cis --config` does.
 func load(t *testing.T, documents string) (*config.Node, []string, error) {
 	t.Helper()

@@ -104,12 +104,17 @@ func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (node *config.No
 	if failed == nil || cmd.Context().Err() != nil {
 		return node, false, warnings, failed
 	}
-	node, _, err = env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	node, err = fromFiles(real)
 	if o.offline && errors.Is(failed, fs.ErrNotExist) {
 		return node, true, nil, err
 	}
 	return node, true, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
 		"(--config names a file to use): " + failed.Error()}, err
+}
+
+// fromFiles describes this host without asking the cluster.
+func fromFiles(real *linux.Host) (*config.Node, error) {
+	return env.NodeFromFiles(real, thisnode.Current(real))
 }
 
 func (o *options) askCluster(cmd *cobra.Command, g *cli.Globals) (*config.Node, []string, error) {

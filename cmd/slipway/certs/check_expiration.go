@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -34,11 +35,11 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 			if cmd.Flags().Changed("within") && !exitCode {
 				return errors.New("--within needs --exit-code: it sets how soon is too soon")
 			}
-			node, _, err := o.load(cmd, g)
+			node, assumed, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
-			info, err := expirations(g, node)
+			info, err := expirations(g, node, assumed)
 			if err != nil {
 				return err
 			}
@@ -52,21 +53,23 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 	config.Bind(cmd.Flags(), "certs check-expiration", &o.CertsFlags)
 	output.Bind(cmd.Flags())
 	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false,
+		"exit with code 2 if a certificate has expired, expires --within the given time, or is missing although a component needs it")
 	return cmd
 }
 
-func expirations(g *cli.Globals, node *config.Node) (*expirationInfo, error) {
+// expirations reports no missing certificate as needed if it's only assumed which ones there should be.
+func expirations(g *cli.Globals, node *config.Node, assumed bool) (*expirationInfo, error) {
 	real := linux.New()
 	defer real.Close()
 	leaves, authorities, err := pki.Expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)})
 	if err != nil {
 		return nil, err
 	}
-	now := real.Now()
+	now, known := real.Now(), !assumed || thisnode.IsControlPlane(real)
 	return &expirationInfo{
 		TypeMeta:     metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "CertificateExpirationInfo"},
-		Certificates: certificateInfos(leaves, now), Authorities: certificateInfos(authorities, now),
+		Certificates: certificateInfos(leaves, now, known), Authorities: certificateInfos(authorities, now, known),
 	}, nil
 }
 
@@ -86,14 +89,15 @@ type certificateInfo struct {
 	External     bool   `json:"externallyManaged"`
 	CAName       string `json:"caName,omitempty"`
 	Missing      bool   `json:"missing"`
+	needed       bool
 }
 
 func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
 
-func certificateInfos(list []pki.Expiration, now time.Time) []certificateInfo {
+func certificateInfos(list []pki.Expiration, now time.Time, known bool) []certificateInfo {
 	out := make([]certificateInfo, len(list))
 	for i, e := range list {
-		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing}
+		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing, needed: known && e.Needed}
 		if e.Missing {
 			out[i].CAName = ""
 			continue
@@ -104,22 +108,33 @@ func certificateInfos(list []pki.Expiration, now time.Time) []certificateInfo {
 	return out
 }
 
-// expiring returns an error with exit code 2 if a certificate expires within d, or if there's none.
+// expiring returns an error with exit code 2 if a certificate expires within d, if there's none, or if a component lacks its own.
+// Kubeconfig files may be missing: administrators remove theirs, and a directory may have certificates alone.
 func (i *expirationInfo) expiring(d time.Duration) error {
-	var names []string
+	var ending, missing, parts []string
 	all := append(i.Certificates, i.Authorities...)
 	if !slices.ContainsFunc(all, func(c certificateInfo) bool { return !c.Missing }) {
 		return cli.ExitError{Code: 2, Message: "no certificates found: run this on a control plane, or name their directory with --cert-dir"}
 	}
 	for _, c := range all {
-		if !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d {
-			names = append(names, c.Name)
+		switch {
+		case c.Missing && c.needed:
+			missing = append(missing, c.Name)
+		case !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d:
+			ending = append(ending, c.Name)
 		}
 	}
-	if len(names) == 0 {
+	if len(ending) > 0 {
+		parts = append(parts, fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs",
+			d, strings.Join(ending, ", ")))
+	}
+	if len(missing) > 0 {
+		parts = append(parts, "missing: "+strings.Join(missing, ", ")+"; `slipway init phase certs all` creates them")
+	}
+	if len(parts) == 0 {
 		return nil
 	}
-	return cli.ExitError{Code: 2, Message: fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs", d, strings.Join(names, ", "))}
+	return cli.ExitError{Code: 2, Message: strings.Join(parts, "; ")}
 }
 
 func (i *expirationInfo) table(w io.Writer) error {

@@ -228,16 +228,14 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) e
 	})
 }
 
-// create shares the certificates first: the token would be of no use without them.
+// create shares the certificates first: the token would be of no use without them. Nor would a token that nobody sees, so its join
+// command is there before it's created.
 func (o *createOptions) create(ctx context.Context, p *env.Parts, list []config.Token, key config.Secret, kubeconfig env.UserKubeconfig) ([]*object, error) {
 	if o.ControlPlane {
 		var err error
 		if key, err = o.share(ctx, p, key); err != nil {
 			return nil, err
 		}
-	}
-	if err := store(p).Create(ctx, list); err != nil {
-		return nil, err
 	}
 	var made []*object
 	for _, t := range list {
@@ -251,7 +249,7 @@ func (o *createOptions) create(ctx context.Context, p *env.Parts, list []config.
 		}
 		made = append(made, m)
 	}
-	return made, nil
+	return made, store(p).Create(ctx, list)
 }
 
 // share uploads this control plane's certificates, and returns the key to decrypt them: the user's or a new key.
