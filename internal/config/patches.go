@@ -147,6 +147,10 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 	if !ok || len(d.bad) > 0 {
 		return nil
 	}
+	if path, found := hidden(doc.root, ""); found {
+		out.fault(Fault{File: file, Line: doc.line, Field: path, Message: "the value contains " + hiddenMark + ", with which Slipway hides a secret; replace that by the secret"})
+		return nil
+	}
 	body, err := json.Marshal(tree)
 	if err != nil {
 		return fault("cannot be written as JSON")

@@ -124,6 +124,18 @@ cp-2 control-plane v1.37.2 | slipway upgrade node --patches DIR
 	}
 }
 
+// TestHiddenSecretsShown: the plan tells which patches lack secrets.
+func TestHiddenSecretsShown(t *testing.T) {
+	p := Plan{Upgrades: []Upgrade{{Patches: []PatchFile{{"a.yaml", "x: '[redacted]'\n"}, {"b.yaml", "x: y\n"}}}}}
+	var b strings.Builder
+	if err := p.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), "a.yaml") != 2 || strings.Count(b.String(), "b.yaml") != 1 {
+		t.Error(b.String())
+	}
+}
+
 // TestStepsKeepTheSkew: after each step, the versions of the whole cluster still go together.
 func TestStepsKeepTheSkew(t *testing.T) {
 	for _, nodes := range []string{
