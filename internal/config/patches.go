@@ -217,6 +217,16 @@ func ReadPatches(host files, dir string) (PatchSet, error) {
 	return ParsePatches(list)
 }
 
+// FilesWith names the files of a target's patches that contain a value.
+func (s PatchSet) FilesWith(target, value string) (names []string) {
+	for _, p := range s.patches {
+		if p.target == target && strings.Contains(string(p.body), value) && !slices.Contains(names, p.file) {
+			names = append(names, p.file)
+		}
+	}
+	return names
+}
+
 // Apply applies all of a target's patches to doc, YAML or JSON of typed's type, and returns YAML. After each patch, the document
 // must decode strictly as that type and keep its identity; the error names the first file that breaks this. Without a patch for
 // the target, doc is returned unchanged.

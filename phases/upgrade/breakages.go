@@ -157,7 +157,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 	}
 	if here {
 		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
-			etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
+			node.NewPatchedImagesCheck(env), etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
 		found = append(found, hostFindings(ctx, env, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)

@@ -83,6 +83,7 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 	list := []preflight.Check{
 		{Name: upgrading.SkewCheck, Description: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
 		{Name: edits.StaticPodCheck, Description: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
+		node.NewPatchedImagesCheck(env),
 	}
 	return append(list, othersQuestions(env)...)
 }

@@ -15,9 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -127,6 +130,34 @@ func TestAwaitServerPods(t *testing.T) {
 					s.SaidOnce(t, test.said)
 				}
 			})
+		})
+	}
+}
+
+// TestPatchedVersions: a patch from an earlier upgrade, or for a later one, can't give a component another version.
+func TestPatchedVersions(t *testing.T) {
+	for image, refused := range map[string]bool{
+		"example.com/kube-scheduler:v1.37.3":        true,
+		"example.com/kube-scheduler:v1.36.4":        true,
+		"example.com/kube-scheduler:v1.37.2":        false,
+		"example.com/kube-scheduler:v1.37.2-own.1":  false,
+		"example.com/kube-scheduler:latest":         false,
+		"example.com:5000/kube-scheduler@sha256:ab": false,
+	} {
+		t.Run(image, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			s.Put(t, "/patches/kube-scheduler0.yaml", "spec: {containers: [{name: kube-scheduler, image: '"+image+"'}]}\n")
+			s.Put(t, "/patches/kube-scheduler1.yaml", "metadata: {labels: {a: b}}\n")
+			s.Config.PatchesDir = "/patches"
+			var want []phasetest.FoundAs
+			if refused {
+				want = []phasetest.FoundAs{{Name: "error PatchedImages", Facts: []string{"kube-scheduler0.yaml", "/patches", image, "v1.37.2"}}}
+			}
+			report := preflight.Run(t.Context(), []preflight.Check{node.NewPatchedImagesCheck(s.Env)}, s.Host, []string{"all"})
+			phasetest.CheckFindings(t, report[fault.Error], want...)
+			if refused {
+				fact.Error(t, runUpgradeControlPlane(t.Context(), s.Env), image)
+			}
 		})
 	}
 }
