@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -58,4 +59,33 @@ func RefuseOtherVersions(env *step.Env) error {
 			"change the tag of this image to v"+target.String()+", or remove it from the patch; `slipway upgrade plan` without --patches prints patches for the edits on this host")
 	}
 	return nil
+}
+
+// Images returns the images this node needs. Before a change of a control plane, the static Pods' images are those to be written, with
+// today's patches.
+func Images(env *step.Env) ([]string, error) {
+	n := env.Config
+	if n.Upgrade == nil || !n.ControlPlane {
+		return n.Images(), nil
+	}
+	list, err := Replacements(env)
+	if err != nil {
+		return nil, err
+	}
+	images := n.Images()
+	for _, c := range list {
+		pod, err := manifests.DecodePod(c.Wanted)
+		if err != nil {
+			return nil, errors.WithMessage(err, c.Name)
+		}
+		var own []string
+		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if !slices.Contains(images, container.Image) || container.Image == n.Image(c.Name) {
+				own = append(own, container.Image)
+			}
+		}
+		i := slices.Index(images, n.Image(c.Name))
+		images = slices.Replace(images, i, i+1, own...)
+	}
+	return images, nil
 }

@@ -5,6 +5,7 @@ package upgrade
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -159,5 +160,24 @@ func TestPatchedVersions(t *testing.T) {
 				fact.Error(t, runUpgradeControlPlane(t.Context(), s.Env), image)
 			}
 		})
+	}
+}
+
+// TestPatchedImageIsPulled: the image from a patch is pulled before the API goes down, and nothing pulls the default.
+func TestPatchedImageIsPulled(t *testing.T) {
+	const own, normal = "example.com/kube-scheduler:v1.37.2", "registry.k8s.io/kube-scheduler:v1.37.2"
+	s := phasetest.PlaneToUpgrade(t)
+	s.Put(t, "/patches/kube-scheduler.yaml", "spec: {containers: [{name: kube-scheduler, image: '"+own+"'}]}\n")
+	s.Config.PatchesDir = "/patches"
+	images, err := node.Images(s.Env)
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, node.PullMissingImages(t.Context(), s.Env))
+	pulled := s.FakeHost.Did("pull")
+	slices.Sort(pulled)
+	if want := slices.Sorted(slices.Values(images)); !slices.Equal(pulled, want) {
+		t.Errorf("pulled %q, want %q", pulled, want)
+	}
+	if !slices.Contains(pulled, own) || slices.Contains(pulled, normal) || len(pulled) != len(s.Config.Images()) {
+		t.Errorf("pulled %q instead of %q", pulled, s.Config.Images())
 	}
 }
