@@ -159,7 +159,7 @@ func TestChangedPatches(t *testing.T) {
 	find("an edit beside them", lost("team: mine"))
 	s.EditPod(t, manifests.APIServerName, "    team: mine\n", "")
 
-	// The API server uses all values of this flag, so their order doesn't reveal a loss.
+	// The API server accepts the tokens of all these issuers, and signs with the first: the upgrade drops none.
 	s.EditPod(t, manifests.APIServerName, "    - --service-account-issuer=", "    - --service-account-issuer=https://old\n    - --service-account-issuer=")
 	const issuer = "--service-account-issuer=https://old"
 	guarded := phasetest.FoundAs{Name: "error StaticPodProtection", Facts: []string{"kube-apiserver"}, List: issuer}
