@@ -147,6 +147,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
 		{Name: node.NodesReadyCheck, Run: func(context.Context, preflight.View) []fault.Finding { return node.NodesNotReady(state.Hosts, except) }},
 	}
+	list = append(list, etcdTagQuestions(env)...)
 	found := append(strayPods(state), findBreakages(n, state, there)...)
 	if here {
 		found = append(found, unmarkedHere(env, state.Hosts)...)

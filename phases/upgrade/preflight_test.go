@@ -181,3 +181,18 @@ func TestPatchedImageIsPulled(t *testing.T) {
 		t.Errorf("pulled %q instead of %q", pulled, s.Config.Images())
 	}
 }
+
+// TestPinnedEtcd: an upgrade doesn't start an etcd 3.5 with flags of 3.6, unless it leaves etcd alone.
+func TestPinnedEtcd(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	s.Config.Cluster.Etcd.Local.ImageTag = "3.5.21-0"
+	for _, etcd := range []bool{true, false} {
+		s.Config.Upgrade.Etcd = etcd
+		asked := slices.ContainsFunc(upgradeQuestions(s.Env), func(c preflight.Check) bool {
+			return c.Name == "EtcdImageTag" && len(c.Run(t.Context(), s.Host)) == 1
+		})
+		if asked != etcd {
+			t.Errorf("etcd upgraded: %t, found: %t", etcd, asked)
+		}
+	}
+}
