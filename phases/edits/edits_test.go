@@ -187,10 +187,10 @@ func TestEditsOfOlderReleases(t *testing.T) {
 	for name, row := range map[string]struct {
 		from   string
 		change func(*testing.T, *phasetest.Stage)
-		edits  int
+		edits  int // and warnings
 	}{
-		"flex volumes beside a digest":       {"v1.35.8", withImage("@sha256:" + strings.Repeat("0", 64)), 0},
-		"flex volumes beside build metadata": {"v1.35.8", withImage("_own.1"), 0},
+		"flex volumes beside a digest":       {"v1.35.8", withImage("@sha256:" + strings.Repeat("0", 64)), 1},
+		"flex volumes beside build metadata": {"v1.35.8", withImage("_own.1"), 1},
 		"flex volumes of 1.35":               {"v1.35.8", flexVolumes(kubeadmDir), 0},
 		"flex volumes somewhere else":        {"v1.35.8", flexVolumes("/opt/flex"), 1},
 		"flex volumes that were kept":        {"v1.36.4", flexVolumes(kubeadmDir), 1},

@@ -157,3 +157,38 @@ func TestEditPatches(t *testing.T) {
 		})
 	}
 }
+
+// TestDroppedImages: an operator's own tag or digest doesn't vanish without a word.
+func TestDroppedImages(t *testing.T) {
+	const server, controllers, digest = manifests.APIServerName, manifests.ControllerManagerName, ":v1.36.4@sha256:0123"
+	for name, row := range map[string]struct {
+		component, tag string
+		patch          string
+		dropped        bool
+	}{
+		"the usual tag":                   {controllers, ":v1.36.4", "", false},
+		"another version":                 {controllers, ":v1.36.3", "", true},
+		"a digest":                        {controllers, digest, "", true},
+		"the API server's digest":         {server, digest, "", true},
+		"the API server's own build":      {server, ":v1.36.4_own.1", "", true},
+		"the API server in between":       {server, ":v1.36.5", "", false},
+		"the API server already upgraded": {server, ":v1.37.2", "", false},
+		"etcd's tag":                      {manifests.EtcdName, ":3.6.12-0", "", false},
+		"a patch decides":                 {controllers, digest, "registry.k8s.io/kube-controller-manager:v1.37.2@sha256:4567", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			_, usual := manifests.SplitImage(s.Config.With(func(n *config.Node) { n.Cluster.KubernetesVersion = "v1.36.4" }).Image(row.component))
+			s.EditPod(t, row.component, ":"+usual+"\n", row.tag+"\n")
+			if row.patch != "" {
+				s.Put(t, "/patches/"+row.component+".yaml", "spec: {containers: [{name: "+row.component+", image: '"+row.patch+"'}]}\n")
+				s.Config.PatchesDir = "/patches"
+			}
+			var want []phasetest.FoundAs
+			if row.dropped {
+				want = []phasetest.FoundAs{{Name: "warning StaticPodEdits", Facts: []string{row.component}, List: "registry.k8s.io/" + row.component + row.tag}}
+			}
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...)
+		})
+	}
+}
