@@ -158,8 +158,11 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 	}
 	if here {
 		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
-			node.NewPatchedImagesCheck(env), etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
+			etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
 		found = append(found, hostFindings(ctx, env, there.Members)...)
+		if target := n.Cluster.KubernetesVersion; state.FirstStep(n.Name, target) == target { // patches are for the first step
+			list = append(list, node.NewPatchedImagesCheck(env))
+		}
 	}
 	return append(list, asQuestions(found)...)
 }
