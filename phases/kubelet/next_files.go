@@ -38,7 +38,8 @@ func NextFiles(env *step.Env) ([]ownership.File, error) {
 	if len(removed) > 0 {
 		env.UI.Printf("Removing flags of older versions from %s: %s", paths.KubeletFlags(), strings.Join(removed, " "))
 	}
-	return append(files, settingsFile(paths.KubeletFlags(), flags)), nil // even if unchanged, for its mode: kubeadm before 1.37 lets everybody read it
+	// Even if unchanged, for its mode: kubeadm before 1.37 lets everybody read it.
+	return append(files, settingsFile(paths.KubeletFlags(), flags)), nil
 }
 
 // NextConfig returns this host's config.yaml as the upgrade writes it.
