@@ -7,14 +7,18 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // leftover matches flags that older minor versions wrote to kubeadm-flags.env. The runtime's endpoint has moved to
-// instance-config.yaml. A kubelet doesn't start with the others: see refused and refusedSince135.
+// instance-config.yaml: see WithEndpointOf. A kubelet doesn't start with the others: see refused and refusedSince135.
 var leftover = lazyregexp.New(`[ ]?--(?:container-runtime|container-runtime-endpoint|pod-infra-container-image)=[^\s"'\\]+`)
+
+const endpointFlag = "--container-runtime-endpoint="
 
 // refused matches leftovers that no supported kubelet accepts: --container-runtime was removed in 1.27. refusedSince135 also
 // matches --pod-infra-container-image (https://github.com/kubernetes/kubernetes/pull/133779).
@@ -34,6 +38,29 @@ func WithoutRefused(flagsEnv []byte, kubelet *version.Version) (cleaned []byte, 
 		return without(flagsEnv, refused())
 	}
 	return without(flagsEnv, refusedSince135())
+}
+
+// WithEndpointOf returns instance-config.yaml with the runtime's endpoint of a removed flag. Its other fields stay.
+func WithEndpointOf(removed []string, instance []byte) ([]byte, error) {
+	endpoint := ""
+	for _, flag := range removed { // its last value counts
+		if value, ok := strings.CutPrefix(flag, endpointFlag); ok {
+			endpoint = value
+		}
+	}
+	if endpoint == "" {
+		return instance, nil
+	}
+	fields := map[string]any{}
+	if err := yaml.Unmarshal(instance, &fields); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if fields["containerRuntimeEndpoint"] == endpoint {
+		return instance, nil
+	}
+	fields["containerRuntimeEndpoint"] = endpoint
+	data, err := yaml.Marshal(fields)
+	return data, errors.WithStack(err)
 }
 
 func without(flagsEnv []byte, flags *regexp.Regexp) (cleaned []byte, removed []string) {

@@ -30,6 +30,26 @@ func TestWithoutLeftovers(t *testing.T) {
 	}
 }
 
+// TestWithEndpointOf: a removed flag has overridden the file, so its value goes there. Only then does the file change.
+func TestWithEndpointOf(t *testing.T) {
+	const instance = "# mine\ncontainerRuntimeEndpoint: unix:///a\nmaxPods: 17\n"
+	const a, b, image = "--container-runtime-endpoint=unix:///a", "--container-runtime-endpoint=unix:///b", "--pod-infra-container-image=x"
+	for _, tt := range []struct {
+		removed        []string
+		instance, want string
+	}{
+		{nil, instance, instance},
+		{[]string{a, image}, instance, instance},
+		{[]string{b, a}, instance, instance},
+		{[]string{a, b, image}, instance, "containerRuntimeEndpoint: unix:///b\nmaxPods: 17\n"},
+		{[]string{b}, "", "containerRuntimeEndpoint: unix:///b\n"},
+	} {
+		if got, err := WithEndpointOf(tt.removed, []byte(tt.instance)); err != nil || string(got) != tt.want {
+			t.Errorf("%q over %q: %q, %v", tt.removed, tt.instance, got, err)
+		}
+	}
+}
+
 // TestWithoutRefused: a kubelet keeps the flags it accepts, and loses those it wouldn't start with.
 func TestWithoutRefused(t *testing.T) {
 	const have = `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --pod-infra-container-image=x/pause:3.9 --v=2"` + "\n"

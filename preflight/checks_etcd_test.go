@@ -10,8 +10,11 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"slices"
+	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -63,6 +66,8 @@ func etcdRows() []row {
 			withFiles("ca", "crt", "")(s)
 			s.put("/etc/etcd/client.key", "")
 		}, []string{"[ERROR ExternalEtcdClientCertificates] | etcd.external.keyFile | /etc/etcd/client.key | empty"}},
+		{"EtcdImageTag", "etcd 3.5", func(s scene) { s.node.Cluster.Etcd.Local.ImageTag = "3.5.21-0" },
+			[]string{"[ERROR EtcdImageTag] | etcd.local.imageTag | 3.5.21-0 | 3.6"}},
 		{"ExternalEtcdClientCertificates", "a pair", func(s scene) {
 			crt, key := pair()
 			withFiles("ca", crt, key)(s)
@@ -106,4 +111,26 @@ func pair() (crt, key string) {
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+}
+
+// TestEtcdImageTag: etcd 3.5 doesn't start with flags of 3.6. Other tags, and an external etcd's, are left to the operator.
+func TestEtcdImageTag(t *testing.T) {
+	for tag, refused := range map[string]bool{"3.5.21-0": true, "v3.5.32": true, "3.6.8-0": false, "3.7.0-0": false, "latest": false, "": false} {
+		n := controlPlaneNode()
+		n.Cluster.Etcd.Local = &config.LocalEtcd{ImageMeta: config.ImageMeta{ImageTag: tag}}
+		found := EtcdImageTag(n, "").Run(t.Context(), nil)
+		if (len(found) > 0) != refused {
+			t.Errorf("%s: %v", tag, found)
+		}
+		n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}}
+		if found := EtcdImageTag(n, "").Run(t.Context(), nil); len(found) > 0 {
+			t.Errorf("external: %v", found)
+		}
+	}
+	has := func(list []Check) bool {
+		return slices.ContainsFunc(list, func(c Check) bool { return c.Name == "EtcdImageTag" })
+	}
+	if !has(Init(controlPlaneNode(), nil)) || !has(JoinControlPlane(joiningControlPlane(), nil)) {
+		t.Error("not among the checks of init and join")
+	}
 }

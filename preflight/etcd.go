@@ -33,6 +33,22 @@ func externalEtcd(e *config.ExternalEtcd) []Check {
 
 const copyFromEtcd = "copy the file to this host from an etcd host"
 
+// EtcdImageTag is the check that a local etcd is new enough for the flags in its static Pod.
+func EtcdImageTag(n *config.Node, moreRemedy string) Check {
+	return Check{Name: "EtcdImageTag", Description: "etcd.local.imageTag, where it is set, names etcd 3.6 or newer", Run: func(context.Context, View) []fault.Finding {
+		local := n.Cluster.Etcd.Local
+		if n.Cluster.Etcd.External != nil || local == nil {
+			return nil
+		}
+		tag, err := version.ParseGeneric(local.ImageTag)
+		if err != nil || tag.AtLeast(version.MajorMinor(3, 6)) { // without a tag, or with one that's no version
+			return nil
+		}
+		return fail("etcd.local.imageTag is %s, but etcd before 3.6 does not have the flags --feature-gates and --watch-progress-notify-interval of its static Pod, and would not start", local.ImageTag).
+			remedy("remove etcd.local.imageTag, or set it to a tag of etcd 3.6 or newer%s", moreRemedy)
+	}}
+}
+
 // etcdVersion asks each member. Where etcd serves HTTP and gRPC at different addresses, only the HTTP address has /version.
 func etcdVersion(ctx context.Context, h View, e *config.ExternalEtcd) []fault.Finding {
 	endpoints := e.Endpoints

@@ -106,6 +106,7 @@ func localEtcd(n *config.Node) []Check {
 	dir := n.Cluster.Etcd.Local.DataDir
 	return append(
 		ports(n, portUse{n.AdvertiseAddress.String(), 2379, etcd}, portUse{n.AdvertiseAddress.String(), 2380, etcd}),
+		EtcdImageTag(n, ""),
 		Check{Name: EtcdDataCheck(n), Run: etcdData(n, dir), Description: "etcd's directory is empty, or holds the data of this node's etcd"},
 		Check{Name: "EtcdDisk", Run: with(dir, etcdDisk), Description: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
 		Check{Name: "DiskSpace-etcd", Run: space(&n.Machine, dir, etcdNeed), Description: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})

@@ -123,7 +123,7 @@ func TestJoinControlPlaneNames(t *testing.T) {
 	external := joiningControlPlane()
 	external.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}}
 	for _, name := range names(JoinControlPlane(external, leftovers)) {
-		if slices.Contains([]string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd", "FileAvailable--etc-kubernetes-manifests-etcd.yaml"}, name) {
+		if slices.Contains([]string{"Port-2379", "Port-2380", "EtcdImageTag", "DirAvailable--var-lib-etcd", "FileAvailable--etc-kubernetes-manifests-etcd.yaml"}, name) {
 			t.Errorf("check %s, although etcd is external", name)
 		}
 	}

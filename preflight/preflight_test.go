@@ -48,7 +48,7 @@ func TestInitNames(t *testing.T) {
 	}
 	const v4, v6 = "FileContent--proc-sys-net-ipv4-ip_forward", "FileContent--proc-sys-net-ipv6-conf-default-forwarding"
 	rest := []string{"Port-10250", "PodSubnetRoutes", "ServiceSubnetRoutes"}
-	local := []string{"Port-2379", "Port-2380", "DirAvailable--var-lib-etcd", "EtcdDisk", "DiskSpace-etcd"}
+	local := []string{"Port-2379", "Port-2380", "EtcdImageTag", "DirAvailable--var-lib-etcd", "EtcdDisk", "DiskSpace-etcd"}
 	for _, tt := range []struct {
 		name   string
 		change func(*config.Node)

@@ -116,7 +116,8 @@ var mayImport = map[string][]string{
 	},
 	"phases/edits": {
 		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/cluster",
-		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/lazyregexp",
+		"internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/trial": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/fault", "internal/host", "internal/kubeconfig",

@@ -147,6 +147,10 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 	if !ok || len(d.bad) > 0 {
 		return nil
 	}
+	if path, found := hidden(doc.root, ""); found {
+		out.fault(Fault{File: file, Line: doc.line, Field: path, Message: "the value contains " + hiddenMark + ", with which Slipway hides a secret; replace that by the secret"})
+		return nil
+	}
 	body, err := json.Marshal(tree)
 	if err != nil {
 		return fault("cannot be written as JSON")
@@ -211,6 +215,16 @@ func ReadPatches(host files, dir string) (PatchSet, error) {
 		list = append(list, PatchFile{Name: entry.Name(), Data: data})
 	}
 	return ParsePatches(list)
+}
+
+// FilesWith names the files of a target's patches that contain a value.
+func (s PatchSet) FilesWith(target, value string) (names []string) {
+	for _, p := range s.patches {
+		if p.target == target && strings.Contains(string(p.body), value) && !slices.Contains(names, p.file) {
+			names = append(names, p.file)
+		}
+	}
+	return names
 }
 
 // Apply applies all of a target's patches to doc, YAML or JSON of typed's type, and returns YAML. After each patch, the document

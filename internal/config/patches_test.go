@@ -136,6 +136,26 @@ func TestPatchesApplyErrors(t *testing.T) {
 	}
 }
 
+// TestHiddenSecrets: a patch saved as it was printed, without its secrets, isn't applied.
+func TestHiddenSecrets(t *testing.T) {
+	for body, field := range map[string]string{
+		"spec: {containers: [{name: etcd, env: [{name: A, value: '[redacted]'}]}]}": "spec.containers[0].env[0].value",
+		"a: {b: [redacted]}":                       "a.b",
+		"a: 'http://[redacted]@192.0.2.1'":         "a",
+		"a: {b: [secret, redacted]}":               "",
+		"a: redacted # [redacted] hides a secret\n": "",
+	} {
+		_, err := ParsePatches(patchFiles("etcd0+merge.yaml", body))
+		if field == "" && err != nil || field != "" && (err == nil || !strings.Contains(err.Error(), "etcd0+merge.yaml:1: "+field+": ")) {
+			t.Errorf("%s: %v, want a fault of %q", body, err, field)
+		}
+	}
+	_, err := ParsePatches(patchFiles("etcd+json.yaml", "- {op: test, path: /a, value: b}\n- op: add\n  path: /a\n  value: --token=[redacted]\n"))
+	if err == nil || !strings.Contains(err.Error(), "etcd+json.yaml:1: [1].value: ") {
+		t.Error(err)
+	}
+}
+
 // TestParsePatchesFaults: all faults are found at once, each with its file and, usually, its line.
 func TestParsePatchesFaults(t *testing.T) {
 	files := patchFiles(

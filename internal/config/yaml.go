@@ -240,3 +240,26 @@ func describe(n *yaml.Node) string {
 	}
 	return "something else"
 }
+
+// hiddenMark replaces secrets in output: see internal/redact.
+const hiddenMark = "[redacted]"
+
+// hidden finds a hidden secret, and returns its path. Without quotes, YAML reads the mark as a list.
+func hidden(n *yaml.Node, path string) (string, bool) {
+	if strings.Contains(n.Value, hiddenMark) {
+		return path, true
+	}
+	if n.Kind == yaml.SequenceNode && n.Style&yaml.FlowStyle != 0 && len(n.Content) == 1 && "["+n.Content[0].Value+"]" == hiddenMark {
+		return path, true
+	}
+	for i, child := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if n.Kind == yaml.MappingNode {
+			at = strings.TrimPrefix(path+"."+n.Content[i-i%2].Value, ".")
+		}
+		if found, ok := hidden(child, at); ok {
+			return found, true
+		}
+	}
+	return "", false
+}

@@ -67,6 +67,9 @@ type PatchFile struct {
 	Content string `json:"content"`
 }
 
+// Hides reports whether secrets are missing from the patch.
+func (f PatchFile) Hides() bool { return strings.Contains(f.Content, "[redacted]") }
+
 // Change is a change to a file or an object, as a unified diff.
 type Change struct {
 	Name string `json:"name"`

@@ -85,6 +85,9 @@ func printPatches(b *strings.Builder, heading string, files []PatchFile) {
 	}
 	for _, f := range files {
 		b.WriteString("\n  " + f.Name + "\n" + indented("    ", f.Content))
+		if f.Hides() {
+			b.WriteString("\n  Before you use " + f.Name + ", replace each [redacted] by the secret in this host's own file.\n")
+		}
 	}
 }
 

@@ -70,6 +70,21 @@ func (s *State) Steps(r Route) ([]Step, error) {
 	return p.steps, nil
 }
 
+// FirstStep returns the version to which a control plane is upgraded first on the way to the target.
+func (s *State) FirstStep(node, target string) string {
+	hops, err := s.hops(target)
+	i := slices.IndexFunc(s.Nodes, func(n NodeVersions) bool { return n.Name == node })
+	if err != nil || i < 0 {
+		return target
+	}
+	for _, hop := range hops {
+		if older(s.Nodes[i].APIServer, hop) {
+			return "v" + hop.String()
+		}
+	}
+	return target
+}
+
 // hops returns the control planes' versions on the way: the newest known patch of each minor version, and the target.
 func (s *State) hops(target string) ([]*version.Version, error) {
 	to, err := version.ParseSemantic(target)
@@ -96,6 +111,8 @@ type planner struct {
 	configured string
 	nodes      []NodeVersions
 	steps      []Step
+	// patched is set once a step uses the printed patches. They may name images of its version, so later steps need others.
+	patched bool
 }
 
 // controlPlanes adds the steps to bring all control planes to a version.
@@ -207,12 +224,16 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 		add("kubeconfig", given.Kubeconfig)
 	}
 	add("ignore-preflight-errors", strings.Join(given.IgnorePreflightErrors, ","))
+	var manual []string
+	if printed && p.patched {
+		manual = []string{"# run `slipway upgrade plan` again, and replace the earlier patches by the patches it prints"}
+	} else if printed && given.Config != "" {
+		manual = []string{"# put the printed patches into the directory of patches that " + given.Config + " names"}
+	}
+	p.patched = p.patched || printed
 	if given.Config != "" {
 		add("config", given.Config)
-		if printed {
-			return []string{"# put the printed patches into the directory of patches that " + given.Config + " names", command}
-		}
-		return []string{command}
+		return append(manual, command)
 	}
 	if n.ControlPlane && !p.route.Etcd {
 		command += " --etcd-upgrade=false"
@@ -221,7 +242,7 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 		given.Patches = cmp.Or(given.Patches, "DIR")
 	}
 	add("patches", given.Patches)
-	return []string{command}
+	return append(manual, command)
 }
 
 func Quoted(word string) string {

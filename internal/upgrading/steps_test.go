@@ -107,7 +107,7 @@ cp-1 control-plane v1.37.0-rc.1 | slipway upgrade node --config /root/up.yaml
 cp-1 control-plane v1.36.4 | slipway upgrade apply v1.36.4
 cp-2 control-plane v1.36.4 | slipway upgrade node --patches DIR
 cp-1 control-plane v1.37.2 | slipway upgrade apply v1.37.2
-cp-2 control-plane v1.37.2 | slipway upgrade node --patches DIR
+cp-2 control-plane v1.37.2 | # run `+"`slipway upgrade plan`"+` again, and replace the earlier patches by the patches it prints | slipway upgrade node --patches DIR
 `},
 		"nothing": {"v1.37.2", "cp-1=v1.37.2/v1.37.2", Route{Upgrade: config.Upgrade{Version: "v1.37.2", Etcd: true}}, "\n"},
 	} {
@@ -121,6 +121,28 @@ cp-2 control-plane v1.37.2 | slipway upgrade node --patches DIR
 				t.Errorf("steps:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFirstStep: a control plane doesn't skip a minor, and may be ahead of the others.
+func TestFirstStep(t *testing.T) {
+	s := &State{Configured: "v1.35.8", Nodes: clusterOf("cp-1=v1.35.8/v1.35.8 cp-2=v1.36.4/v1.35.8")}
+	for node, want := range map[string]string{"cp-1": "v1.36.4", "cp-2": "v1.37.2", "laptop": "v1.37.2"} {
+		if got := s.FirstStep(node, "v1.37.2"); got != want {
+			t.Errorf("%s: %s, want %s", node, got, want)
+		}
+	}
+}
+
+// TestHiddenSecretsShown: the plan tells which patches lack secrets.
+func TestHiddenSecretsShown(t *testing.T) {
+	p := Plan{Upgrades: []Upgrade{{Patches: []PatchFile{{"a.yaml", "x: '[redacted]'\n"}, {"b.yaml", "x: y\n"}}}}}
+	var b strings.Builder
+	if err := p.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), "a.yaml") != 2 || strings.Count(b.String(), "b.yaml") != 1 {
+		t.Error(b.String())
 	}
 }
 

@@ -49,6 +49,8 @@ type podEdits struct {
 	protection protection
 	// plugins are the paths of flex volume plugins that the controller manager would no longer find.
 	plugins []string
+	// image is this component's own tag or digest of the usual image, which the upgrade drops; empty if there's none.
+	image string
 }
 
 // editedPod is a static Pod that differs from the original. All three can be decoded, and have a container.
@@ -116,6 +118,7 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 		return err
 	}
 	p.proxies, p.plugins = lostProxies(p.component, mine, next), lostPlugins(env, mine, next)
+	p.image = lostImage(env, p.component, mine, next)
 	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Manifests[p.component] })
 	if err != nil {
 		return err
@@ -279,7 +282,7 @@ func withPreviousVersion(env *step.Env) *step.Env {
 }
 
 // withTagOf gives made the image of have, if both come from the same repository: kubeadm's releases chose different versions of
-// etcd for the same version of Kubernetes.
+// etcd for the same version of Kubernetes. An upgrade changes the others' tags anyway; lostImage reports unusual ones.
 func withTagOf(have, made *corev1.Pod) *corev1.Pod {
 	mine, ours := &have.Spec.Containers[0], &made.Spec.Containers[0]
 	there, _ := manifests.SplitImage(mine.Image)

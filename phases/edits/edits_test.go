@@ -159,7 +159,7 @@ func TestChangedPatches(t *testing.T) {
 	find("an edit beside them", lost("team: mine"))
 	s.EditPod(t, manifests.APIServerName, "    team: mine\n", "")
 
-	// The API server uses all values of this flag, so their order doesn't reveal a loss.
+	// The API server accepts the tokens of all these issuers, and signs with the first: the upgrade drops none.
 	s.EditPod(t, manifests.APIServerName, "    - --service-account-issuer=", "    - --service-account-issuer=https://old\n    - --service-account-issuer=")
 	const issuer = "--service-account-issuer=https://old"
 	guarded := phasetest.FoundAs{Name: "error StaticPodProtection", Facts: []string{"kube-apiserver"}, List: issuer}
@@ -187,10 +187,10 @@ func TestEditsOfOlderReleases(t *testing.T) {
 	for name, row := range map[string]struct {
 		from   string
 		change func(*testing.T, *phasetest.Stage)
-		edits  int
+		edits  int // and warnings
 	}{
-		"flex volumes beside a digest":       {"v1.35.8", withImage("@sha256:" + strings.Repeat("0", 64)), 0},
-		"flex volumes beside build metadata": {"v1.35.8", withImage("_own.1"), 0},
+		"flex volumes beside a digest":       {"v1.35.8", withImage("@sha256:" + strings.Repeat("0", 64)), 1},
+		"flex volumes beside build metadata": {"v1.35.8", withImage("_own.1"), 1},
 		"flex volumes of 1.35":               {"v1.35.8", flexVolumes(kubeadmDir), 0},
 		"flex volumes somewhere else":        {"v1.35.8", flexVolumes("/opt/flex"), 1},
 		"flex volumes that were kept":        {"v1.36.4", flexVolumes(kubeadmDir), 1},

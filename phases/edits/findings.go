@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -72,6 +74,11 @@ func (e podEdits) findings() []fault.Finding {
 			"if the controller manager needs them, add their directory to controllerManager.extraVolumes of the ClusterConfiguration",
 			"%s no longer mounts flex volume plugins in the static Pod of %s: %s", e.run, e.component, strings.Join(e.plugins, ", ")))
 	}
+	if e.image != "" {
+		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
+			"nothing to do, unless this is a build of your own: then name the build for the new version in a patch (--patches)",
+			"%s drops the tag or digest of the image of %s: %s", e.run, e.component, e.image))
+	}
 	return found
 }
 
@@ -114,4 +121,34 @@ func lostPlugins(env *step.Env, have, wanted *corev1.Pod) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// releaseTag matches tags of Kubernetes' own releases.
+var releaseTag = lazyregexp.New(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
+
+// lostImage returns the image of have if the operator seems to have chosen its tag or digest, and wanted has the usual image again.
+// etcd's tags vary between releases of kubeadm, and another repository is an edit.
+func lostImage(env *step.Env, component string, have, wanted *corev1.Pod) string {
+	image, usual := have.Spec.Containers[0].Image, withPreviousVersion(env).Config.Image(component)
+	repository, tag := manifests.SplitImage(image)
+	usualRepository, usualTag := manifests.SplitImage(usual)
+	next := wanted.Spec.Containers[0].Image
+	if component == manifests.EtcdName || image == next || repository != usualRepository || next != env.Config.Image(component) {
+		return ""
+	}
+	versions := []string{env.Config.Upgrade.From}
+	if earlier, _, err := backup.LastUpgrade(env); err == nil && earlier != nil { // interrupted, this upgrade has replaced some components
+		versions = append(versions, earlier.From)
+	}
+	isVersion := func(v string) bool { return strings.ReplaceAll(v, "+", "_") == tag }
+	known := slices.ContainsFunc(versions, isVersion)
+	if component == manifests.APIServerName { // usualTag comes from its own image
+		known = known || releaseTag().MatchString(tag)
+	} else {
+		known = known || tag == usualTag
+	}
+	if known && !strings.Contains(image, "@") {
+		return ""
+	}
+	return image
 }

@@ -186,7 +186,11 @@ func shownPatches(files ...config.PatchFile) string {
 	text := "use --patches with a directory that has"
 	for _, f := range files {
 		shown := strings.TrimRight(ownership.Shown(f.Data), "\n")
-		text += " this file, " + f.Name + ":\n    " + strings.ReplaceAll(shown, "\n", "\n    ") + "\n"
+		hidden := ""
+		if strings.Contains(shown, "[redacted]") {
+			hidden = ", in which you replace each [redacted] by the secret in this host's own file"
+		}
+		text += " this file, " + f.Name + hidden + ":\n    " + strings.ReplaceAll(shown, "\n", "\n    ") + "\n"
 	}
 	return strings.TrimRight(text, "\n")
 }

@@ -100,30 +100,100 @@ type operation struct {
 // commandPatch returns operations that repeat in next the operator's changes from before to have. They address flags by their
 // index in next. A test before each makes the patch fail, rather than change another flag, if a later version moves it.
 func commandPatch(have, before, next []string) []operation {
-	var replaced, removed, added []operation
-	at := func(i int) string { return fmt.Sprintf("/spec/containers/0/command/%d", i) }
-	var kept []string
-	for i, word := range slices.Backward(next) {
-		if !slices.Contains(before, word) || slices.Contains(have, word) {
-			continue // added by the upgrade, or not edited
-		}
-		test := operation{"test", at(i), &next[i]}
-		k := slices.IndexFunc(have, func(h string) bool {
-			return flagName(h) == flagName(word) && !slices.Contains(before, h) && !slices.Contains(kept, h)
-		})
-		if k < 0 {
-			removed = append(removed, test, operation{"remove", at(i), nil})
+	c := commandChange{have: have, before: before, words: slices.Clone(next)}
+	kept := c.replaceAndRemove()
+	for i, word := range have {
+		if slices.Contains(before, word) || slices.Contains(kept, word) || slices.Contains(next, word) {
 			continue
 		}
-		kept = append(kept, have[k])
-		replaced = append(replaced, test, operation{"replace", at(i), &have[k]})
+		c.add(i)
 	}
-	for i, word := range have {
-		if !slices.Contains(before, word) && !slices.Contains(kept, word) && !slices.Contains(next, word) {
-			added = append(added, operation{"add", at(0)[:len(at(0))-1] + "-", &have[i]})
+	c.reorder()
+	return c.operations
+}
+
+// commandChange turns words, a command line, into another.
+type commandChange struct {
+	have, before, words []string
+	operations          []operation
+}
+
+func at(i int) string { return fmt.Sprintf("/spec/containers/0/command/%d", i) }
+
+func (c *commandChange) test(i int) {
+	c.operations = append(c.operations, operation{"test", at(i), new(c.words[i])})
+}
+
+func (c *commandChange) replace(i int, word string) {
+	c.test(i)
+	c.operations = append(c.operations, operation{"replace", at(i), &word})
+	c.words[i] = word
+}
+
+// replaceAndRemove replaces words that have another value now, which it returns, and then removes others.
+func (c *commandChange) replaceAndRemove() (kept []string) {
+	var removed []int
+	for i, word := range slices.Backward(c.words) {
+		if !slices.Contains(c.before, word) || slices.Contains(c.have, word) {
+			continue // added by the upgrade, or not edited
+		}
+		k := slices.IndexFunc(c.have, func(h string) bool {
+			return flagName(h) == flagName(word) && !slices.Contains(c.before, h) && !slices.Contains(kept, h)
+		})
+		if k < 0 {
+			removed = append(removed, i) // the last first, so the others keep their indices
+			continue
+		}
+		kept = append(kept, c.have[k])
+		c.replace(i, c.have[k])
+	}
+	for _, i := range removed {
+		c.test(i)
+		c.operations = append(c.operations, operation{"remove", at(i), nil})
+		c.words = slices.Delete(c.words, i, i+1)
+	}
+	return kept
+}
+
+// add adds a word of have: before its flag's next value, as the order of a flag's values may matter, or else at the end.
+func (c *commandChange) add(k int) {
+	word := c.have[k]
+	for _, later := range c.have[k+1:] {
+		if i := slices.Index(c.words, later); i >= 0 && flagName(later) == flagName(word) {
+			c.test(i)
+			c.operations = append(c.operations, operation{"add", at(i), &word})
+			c.words = slices.Insert(c.words, i, word)
+			return
 		}
 	}
-	return slices.Concat(replaced, removed, added)
+	c.operations = append(c.operations, operation{"add", "/spec/containers/0/command/-", &word})
+	c.words = append(c.words, word)
+}
+
+// reorder puts each flag's values in have's order, unless only the upgrade has changed it.
+func (c *commandChange) reorder() {
+	for i, word := range c.words {
+		same := sameFlag(word)
+		if slices.IndexFunc(c.words, same) != i {
+			continue // done
+		}
+		values := func(words, others []string) []string {
+			return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !same(w) || !slices.Contains(others, w) })
+		}
+		mine, now := values(c.have, c.words), values(c.words, c.have)
+		if len(mine) != len(now) || slices.Equal(values(c.have, c.before), mine) && slices.Equal(values(c.before, c.have), mine) {
+			continue
+		}
+		for j, w := range slices.Clone(c.words) {
+			if !same(w) || !slices.Contains(c.have, w) {
+				continue
+			}
+			if w != mine[0] {
+				c.replace(j, mine[0])
+			}
+			mine = mine[1:]
+		}
+	}
 }
 
 func flagName(word string) string {

@@ -11,10 +11,61 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
+
+// TestCommandPatches: the order of a flag's values is kept, the order of flags doesn't matter.
+func TestCommandPatches(t *testing.T) {
+	for _, c := range []struct{ have, before, next, want string }{
+		{"x -b=1 -a=1", "x -a=1 -b=1", "x -a=1 -b=1", "x -a=1 -b=1"},
+		{"x -a=2 -a=1 -b", "x -a=1 -b", "x -a=1 -b", "x -a=2 -a=1 -b"},
+		{"x -a=1 -a=2 -b", "x -a=1 -b", "x -a=1 -b", "x -a=1 -b -a=2"},
+		{"x -a=3 -a=2 -a=1", "x -a=1", "x -n -a=1", "x -n -a=3 -a=2 -a=1"},
+		{"x -a=2 -a=1", "x -a=1 -a=2", "x -a=1 -n -a=2", "x -a=2 -n -a=1"},
+		{"x -a=1 -a=2", "x -a=1 -a=2", "x -a=2 -a=1", "x -a=2 -a=1"},
+		{"x -a=3 -a=4 -b", "x -a=1 -a=2 -b", "x -a=1 -a=2 -b", "x -a=3 -a=4 -b"},
+		{"x -a=2 -a=1", "x -c -a=1 -d", "x -c -a=1 -d", "x -a=2 -a=1"},
+		{"x -a=1 -c v -d w", "x -a=1", "x -a=1 -n", "x -a=1 -n -c v -d w"},
+	} {
+		next := strings.Fields(c.next)
+		operations := commandPatch(strings.Fields(c.have), strings.Fields(c.before), next)
+		file, err := yaml.Marshal(operations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(operations) == 0 {
+			file = nil
+		}
+		if got := patched(t, next, file); !slices.Equal(got, strings.Fields(c.want)) {
+			t.Errorf("%s instead of %s, with %s: %q, want %s", c.have, c.before, c.next, got, c.want)
+		}
+	}
+}
+
+// patched returns a command line after a JSON patch; nil is none.
+func patched(t *testing.T, words []string, file []byte) []string {
+	t.Helper()
+	var files []config.PatchFile
+	if file != nil {
+		files = []config.PatchFile{{Name: manifests.SchedulerName + "+json.yaml", Data: file}}
+	}
+	set, err := config.ParsePatches(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := set.Apply(manifests.SchedulerName, encoded(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b", Command: words}}}}), &corev1.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(data, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Spec.Containers[0].Command
+}
 
 // TestEditPatches: with the patches printed by the plan, the upgrade keeps each edit, and the check for edits passes.
 func TestEditPatches(t *testing.T) {
@@ -52,6 +103,13 @@ func TestEditPatches(t *testing.T) {
 			s.EditPod(t, apiServer, "  volumes:\n", "  volumes:\n  - {name: audit, hostPath: {path: /var/log/audit}}\n")
 		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool {
 			return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "audit" }) && len(p.Spec.Volumes) > 1
+		}},
+		"a new issuer before the old": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, apiServer, "    - --service-account-issuer=", "    - --service-account-issuer=https://new\n    - --service-account-issuer=")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
+			c := p.Spec.Containers[0].Command
+			i := slices.Index(c, "--service-account-issuer=https://new")
+			return i >= 0 && c[i+1] == "--service-account-issuer=https://kubernetes.default.svc.cluster.local"
 		}},
 		"another registry": {func(t *testing.T, s *phasetest.Stage) {
 			s.EditPod(t, apiServer, "image: registry.k8s.io/kube-apiserver:", "image: example.com/kube-apiserver:")
@@ -96,6 +154,41 @@ func TestEditPatches(t *testing.T) {
 					t.Errorf("lost in:\n%s", m.Wanted)
 				}
 			}
+		})
+	}
+}
+
+// TestDroppedImages: an operator's own tag or digest doesn't vanish without a word.
+func TestDroppedImages(t *testing.T) {
+	const server, controllers, digest = manifests.APIServerName, manifests.ControllerManagerName, ":v1.36.4@sha256:0123"
+	for name, row := range map[string]struct {
+		component, tag string
+		patch          string
+		dropped        bool
+	}{
+		"the usual tag":                   {controllers, ":v1.36.4", "", false},
+		"another version":                 {controllers, ":v1.36.3", "", true},
+		"a digest":                        {controllers, digest, "", true},
+		"the API server's digest":         {server, digest, "", true},
+		"the API server's own build":      {server, ":v1.36.4_own.1", "", true},
+		"the API server in between":       {server, ":v1.36.5", "", false},
+		"the API server already upgraded": {server, ":v1.37.2", "", false},
+		"etcd's tag":                      {manifests.EtcdName, ":3.6.12-0", "", false},
+		"a patch decides":                 {controllers, digest, "registry.k8s.io/kube-controller-manager:v1.37.2@sha256:4567", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			_, usual := manifests.SplitImage(s.Config.With(func(n *config.Node) { n.Cluster.KubernetesVersion = "v1.36.4" }).Image(row.component))
+			s.EditPod(t, row.component, ":"+usual+"\n", row.tag+"\n")
+			if row.patch != "" {
+				s.Put(t, "/patches/"+row.component+".yaml", "spec: {containers: [{name: "+row.component+", image: '"+row.patch+"'}]}\n")
+				s.Config.PatchesDir = "/patches"
+			}
+			var want []phasetest.FoundAs
+			if row.dropped {
+				want = []phasetest.FoundAs{{Name: "warning StaticPodEdits", Facts: []string{row.component}, List: "registry.k8s.io/" + row.component + row.tag}}
+			}
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...)
 		})
 	}
 }

@@ -6,6 +6,8 @@ package kubelet
 import (
 	"strings"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -15,7 +17,11 @@ import (
 
 // NextFiles returns the files for the kubelet's next start. The node's own settings stay as they are.
 func NextFiles(env *step.Env) ([]ownership.File, error) {
-	instance, err := nextInstance(env)
+	flags, removed, err := nextFlags(env)
+	if err != nil {
+		return nil, err
+	}
+	instance, err := nextInstance(env, removed)
 	if err != nil {
 		return nil, err
 	}
@@ -25,20 +31,24 @@ func NextFiles(env *step.Env) ([]ownership.File, error) {
 	}
 	warnCorrections(env, corrections)
 	paths := env.Config.Paths
-	files, flags := []ownership.File{settingsFile(paths.InstanceConfig(), instance), settingsFile(paths.KubeletConfig(), data)}, settingsFile(paths.KubeletFlags(), nil)
-	if flags.Data, err = host.ReadIfExists(env.Host, flags.Path); err != nil || flags.Data == nil {
-		return files, err
+	files := []ownership.File{settingsFile(paths.InstanceConfig(), instance), settingsFile(paths.KubeletConfig(), data)}
+	if flags == nil {
+		return files, nil
 	}
-	var removed []string
-	if flags.Data, removed = kubeletconfig.WithoutLeftovers(flags.Data); len(removed) > 0 {
-		env.UI.Printf("Removing flags of older versions from %s: %s", flags.Path, strings.Join(removed, " "))
+	if len(removed) > 0 {
+		env.UI.Printf("Removing flags of older versions from %s: %s", paths.KubeletFlags(), strings.Join(removed, " "))
 	}
-	return append(files, flags), nil // even if unchanged, for its mode: kubeadm before 1.37 lets everybody read it
+	// Even if unchanged, for its mode: kubeadm before 1.37 lets everybody read it.
+	return append(files, settingsFile(paths.KubeletFlags(), flags)), nil
 }
 
 // NextConfig returns this host's config.yaml as the upgrade writes it.
 func NextConfig(env *step.Env) ([]byte, error) {
-	instance, err := nextInstance(env)
+	_, removed, err := nextFlags(env)
+	if err != nil {
+		return nil, err
+	}
+	instance, err := nextInstance(env, removed)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +56,28 @@ func NextConfig(env *step.Env) ([]byte, error) {
 	return data, err
 }
 
-// nextInstance returns this node's own settings: the present settings, or the defaults if there are none.
-func nextInstance(env *step.Env) ([]byte, error) {
+// nextFlags returns kubeadm-flags.env without flags of older versions, and these flags; nil if the file doesn't exist.
+func nextFlags(env *step.Env) (data []byte, removed []string, err error) {
+	data, err = host.ReadIfExists(env.Host, env.Config.Paths.KubeletFlags())
+	if err != nil || data == nil {
+		return nil, nil, err
+	}
+	data, removed = kubeletconfig.WithoutLeftovers(data)
+	return data, removed, nil
+}
+
+// nextInstance returns this node's own settings: the present settings, or the defaults if there are none. They take over the
+// runtime's endpoint from a removed flag, which has overridden them so far.
+func nextInstance(env *step.Env, removed []string) ([]byte, error) {
 	data, err := host.ReadIfExists(env.Host, env.Config.Paths.InstanceConfig())
 	if err == nil && data == nil {
 		data = kubeletconfig.InstanceConfigYAML(env.Config)
 	}
-	return data, err
+	if err != nil {
+		return nil, err
+	}
+	data, err = kubeletconfig.WithEndpointOf(removed, data)
+	return data, errors.WithMessage(err, env.Config.Paths.InstanceConfig())
 }
 
 // nextConfig returns config.yaml: the cluster's settings, overridden by this node's own, then by the user's patches.

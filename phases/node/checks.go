@@ -24,8 +24,11 @@ func PullMissingImages(ctx context.Context, env *step.Env) error {
 	if err := env.Host.RepairInterruptedFetches(ctx, n.CRISocket); err != nil {
 		return err
 	}
-	check := preflight.Images(n, n.Images(), env.Host, ReportImage(env))
-	return Check(ctx, env, check)
+	images, err := Images(env)
+	if err != nil {
+		return err
+	}
+	return Check(ctx, env, preflight.Images(n, images, env.Host, ReportImage(env)))
 }
 
 // Check makes checks and reports their findings. An error fails unless the operator ignores its check.

@@ -147,6 +147,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
 		{Name: node.NodesReadyCheck, Run: func(context.Context, preflight.View) []fault.Finding { return node.NodesNotReady(state.Hosts, except) }},
 	}
+	list = append(list, etcdTagQuestions(env)...)
 	found := append(strayPods(state), findBreakages(n, state, there)...)
 	if here {
 		found = append(found, unmarkedHere(env, state.Hosts)...)
@@ -159,6 +160,9 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
 			etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
 		found = append(found, hostFindings(ctx, env, there.Members)...)
+		if target := n.Cluster.KubernetesVersion; state.FirstStep(n.Name, target) == target { // patches are for the first step
+			list = append(list, node.NewPatchedImagesCheck(env))
+		}
 	}
 	return append(list, asQuestions(found)...)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -45,8 +46,9 @@ const expiryWarning = 30 * 24 * time.Hour
 
 // hostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
 func hostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
-	return slices.Concat(edits.KubeletFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
-		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, env.Config.Images())...))
+	images, _ := node.Images(env) // the check for edits reports static Pods that can't be made
+	return slices.Concat(edits.KubeletFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env, images), etcdFindings(members),
+		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, images)...))
 }
 
 // certificateFindings finds CAs and certificates that end soon without being renewed, and CAs whose missing keys prevent renewal.
@@ -118,9 +120,9 @@ func strayManifests(env *step.Env) []fault.Finding {
 }
 
 // imageFindings finds missing images, and too little space for them.
-func imageFindings(ctx context.Context, env *step.Env) []fault.Finding {
+func imageFindings(ctx context.Context, env *step.Env, images []string) []fault.Finding {
 	n := env.Config
-	missing, err := backup.MissingImages(ctx, env, n.Images())
+	missing, err := backup.MissingImages(ctx, env, images)
 	switch {
 	case err != nil:
 		return []fault.Finding{fault.NewFinding(imagesCheck, fault.Unasked, "start the container runtime", "the images were not checked: %v", err)}

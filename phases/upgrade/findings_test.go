@@ -91,7 +91,7 @@ func TestHostFindings(t *testing.T) {
 			row.host.set()
 			members := healthy()
 			row.change(members)
-			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members),
+			found := slices.Concat(imageFindings(t.Context(), s.Env, s.Config.Images()), etcdFindings(members),
 				backup.SnapshotSpace(s.Env, members, backup.MissingImagesNeed(t.Context(), s.Env, s.Config.Images())...))
 			phasetest.CheckFindings(t, found, row.want...)
 		})
@@ -117,7 +117,7 @@ func TestUpgradeFindingsShown(t *testing.T) {
 		of(4, "cp-4", func(m *etcd.Health) { m.Learner = true }),
 	}
 	var all strings.Builder
-	for _, f := range slices.Concat(edits.StaticPodFindings(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members),
+	for _, f := range slices.Concat(edits.StaticPodFindings(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env, s.Config.Images()), etcdFindings(members),
 		backup.SnapshotSpace(s.Env, members, backup.MissingImagesNeed(t.Context(), s.Env, s.Config.Images())...)) {
 		all.WriteString(f.String() + "\n")
 	}

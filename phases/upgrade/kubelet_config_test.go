@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -47,6 +48,25 @@ func TestUpgradeFitsTheHost(t *testing.T) {
 	s.Put(t, config.ResolvedConf, "nameserver 192.0.2.53\n")
 	s.Play(t, upgradeKubeletConfig())
 	fact.In(t, s.Get(t, "/var/lib/kubelet/config.yaml"), "resolvConf: "+config.ResolvedConf)
+}
+
+// TestUpgradeKeepsTheRuntime: a flag of older versions goes, but the kubelet stays with the runtime that the flag has chosen.
+func TestUpgradeKeepsTheRuntime(t *testing.T) {
+	const flags = "/var/lib/kubelet/kubeadm-flags.env"
+	s := phasetest.NewJoinStage(t)
+	phasetest.Fatal(t, s.Discover(t))
+	n := *s.Config
+	n.Join, n.Upgrade = nil, &config.Upgrade{}
+	s.Config = &n
+	s.Put(t, "/var/lib/kubelet/instance-config.yaml", "containerRuntimeEndpoint: unix:///a\n")
+	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///a\n")
+	s.Put(t, flags, `KUBELET_KUBEADM_ARGS="--v=2 --container-runtime-endpoint=unix:///b"`+"\n")
+	s.Play(t, upgradeKubeletConfig())
+	fact.NotIn(t, s.Get(t, flags), "unix://")
+	fact.In(t, s.Get(t, "/var/lib/kubelet/config.yaml"), "containerRuntimeEndpoint: unix:///b")
+	if got := thisnode.KubeletSocket(s.Host); got != "unix:///b" {
+		t.Errorf("the runtime moved to %s", got)
+	}
 }
 
 // TestUnfinishedBackups: a backup removes files that a killed run was writing into earlier ones, and nothing else.

@@ -83,8 +83,17 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 	list := []preflight.Check{
 		{Name: upgrading.SkewCheck, Description: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
 		{Name: edits.StaticPodCheck, Description: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
+		node.NewPatchedImagesCheck(env),
 	}
-	return append(list, othersQuestions(env)...)
+	return slices.Concat(list, etcdTagQuestions(env), othersQuestions(env))
+}
+
+// etcdTagQuestions check the version of an etcd that the upgrade replaces.
+func etcdTagQuestions(env *step.Env) []preflight.Check {
+	if !env.Config.Upgrade.Etcd {
+		return nil
+	}
+	return []preflight.Check{preflight.EtcdImageTag(env.Config, " in ConfigMap kube-system/kubeadm-config; --etcd-upgrade=false leaves etcd alone")}
 }
 
 func othersQuestions(env *step.Env) []preflight.Check {

@@ -5,6 +5,7 @@ package upgrade
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,9 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -128,5 +132,67 @@ func TestAwaitServerPods(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPatchedVersions: a patch from an earlier upgrade, or for a later one, can't give a component another version.
+func TestPatchedVersions(t *testing.T) {
+	for image, refused := range map[string]bool{
+		"example.com/kube-scheduler:v1.37.3":        true,
+		"example.com/kube-scheduler:v1.36.4":        true,
+		"example.com/kube-scheduler:v1.37.2":        false,
+		"example.com/kube-scheduler:v1.37.2-own.1":  false,
+		"example.com/kube-scheduler:latest":         false,
+		"example.com:5000/kube-scheduler@sha256:ab": false,
+	} {
+		t.Run(image, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			s.Put(t, "/patches/kube-scheduler0.yaml", "spec: {containers: [{name: kube-scheduler, image: '"+image+"'}]}\n")
+			s.Put(t, "/patches/kube-scheduler1.yaml", "metadata: {labels: {a: b}}\n")
+			s.Config.PatchesDir = "/patches"
+			var want []phasetest.FoundAs
+			if refused {
+				want = []phasetest.FoundAs{{Name: "error PatchedImages", Facts: []string{"kube-scheduler0.yaml", "/patches", image, "v1.37.2"}}}
+			}
+			report := preflight.Run(t.Context(), []preflight.Check{node.NewPatchedImagesCheck(s.Env)}, s.Host, []string{"all"})
+			phasetest.CheckFindings(t, report[fault.Error], want...)
+			if refused {
+				fact.Error(t, runUpgradeControlPlane(t.Context(), s.Env), image)
+			}
+		})
+	}
+}
+
+// TestPatchedImageIsPulled: the image from a patch is pulled before the API goes down, and nothing pulls the default.
+func TestPatchedImageIsPulled(t *testing.T) {
+	const own, normal = "example.com/kube-scheduler:v1.37.2", "registry.k8s.io/kube-scheduler:v1.37.2"
+	s := phasetest.PlaneToUpgrade(t)
+	s.Put(t, "/patches/kube-scheduler.yaml", "spec: {containers: [{name: kube-scheduler, image: '"+own+"'}]}\n")
+	s.Config.PatchesDir = "/patches"
+	images, err := node.Images(s.Env)
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, node.PullMissingImages(t.Context(), s.Env))
+	pulled := s.FakeHost.Did("pull")
+	slices.Sort(pulled)
+	if want := slices.Sorted(slices.Values(images)); !slices.Equal(pulled, want) {
+		t.Errorf("pulled %q, want %q", pulled, want)
+	}
+	if !slices.Contains(pulled, own) || slices.Contains(pulled, normal) || len(pulled) != len(s.Config.Images()) {
+		t.Errorf("pulled %q instead of %q", pulled, s.Config.Images())
+	}
+}
+
+// TestPinnedEtcd: an upgrade doesn't start an etcd 3.5 with flags of 3.6, unless it leaves etcd alone.
+func TestPinnedEtcd(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	s.Config.Cluster.Etcd.Local.ImageTag = "3.5.21-0"
+	for _, etcd := range []bool{true, false} {
+		s.Config.Upgrade.Etcd = etcd
+		asked := slices.ContainsFunc(upgradeQuestions(s.Env), func(c preflight.Check) bool {
+			return c.Name == "EtcdImageTag" && len(c.Run(t.Context(), s.Host)) == 1
+		})
+		if asked != etcd {
+			t.Errorf("etcd upgraded: %t, found: %t", etcd, asked)
+		}
 	}
 }

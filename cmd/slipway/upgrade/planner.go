@@ -106,7 +106,7 @@ func (p *planner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgradin
 			return nil, err
 		}
 	}
-	patches, err := p.patches(ctx, parts.Env)
+	patches, err := p.patches(ctx, parts, offer.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +175,18 @@ func (p *planner) inventory(ctx context.Context, e *step.Env) (*inventory.Invent
 	return upgrade.Inventory(ctx, e, p.state, sources)
 }
 
-// patches keep the operator's edits on this host.
-func (p *planner) patches(ctx context.Context, env *step.Env) (edits.Patches, error) {
+// patches keep the operator's edits on this host. They may name images, so they're for this host's first step to the target.
+func (p *planner) patches(ctx context.Context, parts *env.Parts, target string) (edits.Patches, error) {
 	if !p.here {
 		return edits.Patches{}, nil
 	}
-	return edits.PatchesOf(ctx, env)
+	if first := p.state.FirstStep(thisnode.Current(p.in.Host).NodeRegistration.Name, target); first != target {
+		var err error
+		if parts, _, err = p.parts(ctx, first); err != nil {
+			return edits.Patches{}, errors.WithMessagef(err, "an upgrade to %s", first)
+		}
+	}
+	return edits.PatchesOf(ctx, parts.Env)
 }
 
 func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
