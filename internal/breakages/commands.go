@@ -31,10 +31,10 @@ var etcdGates = map[string]string{
 	"experimental-enable-lease-checkpoint-persist":   "LeaseCheckpointPersist",
 }
 
-// commands checks Kubernetes' components; etcd checks its members' flags.
+// commands checks the control plane's components; etcd checks its members' flags, and proxies kube-proxy's.
 func (c *checker) commands() {
 	for _, command := range c.Commands {
-		if command.Program != releases.Etcd {
+		if command.Program != releases.Etcd && command.Program != releases.Proxy {
 			c.command(command)
 		}
 	}

@@ -384,6 +384,11 @@ func TestBreakagesAreFound(t *testing.T) {
 			"proxy-mode-empty 1.37 ConfigMap kube-system/kube-proxy: mode"},
 		"kube-proxy with ipvs": {to37, func(s *scene) { s.configMap("kube-proxy", "config.conf", "kind: KubeProxyConfiguration\nmode: ipvs\n") },
 			"proxy-mode-ipvs 1.37 ConfigMap kube-system/kube-proxy: mode"},
+		"a flag of kube-proxy": {to37, func(s *scene) {
+			s.put("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", "apps/v1", "DaemonSet",
+				object{"spec": object{"template": object{"spec": object{"containers": []any{object{"name": "sidecar"}, object{"name": "kube-proxy",
+					"image": "registry.k8s.io/kube-proxy:v1.36.4", "command": []any{"kube-proxy", "--config=/x"}, "args": []any{"--machine-id-file", "/x"}}}}}}})
+		}, "flag-removed 1.37 DaemonSet kube-system/kube-proxy: --machine-id-file"},
 		"etcd's patch release": {to37, func(s *scene) { s.etcd[0].Status.Version = "3.6.8" }, "etcd-patch 1.37 etcd member cp-1: 3.6.11; etcd 3.6.8"},
 		"etcd's patch release, by its image": {to37, func(s *scene) {
 			s.remote = true

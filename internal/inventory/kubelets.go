@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
@@ -209,21 +208,4 @@ func beyond(own, shared map[string]any) []byte {
 	}
 	data, _ := json.Marshal(kept) // values of a YAML or JSON document always encode
 	return data
-}
-
-// proxies collects kube-proxy's configuration, if the cluster has any.
-func (c *collector) proxies(ctx context.Context) {
-	if _, err := version.ParseSemantic(c.State.KubeProxy); err == nil {
-		c.inputs.ProxyFrom = c.State.KubeProxy
-	}
-	const where = "ConfigMap kube-system/" + manifests.KubeProxyConfigMap
-	cm := &corev1.ConfigMap{}
-	cm.Namespace, cm.Name = metav1.NamespaceSystem, manifests.KubeProxyConfigMap
-	found, err := c.API.Get(ctx, cm)
-	if err != nil {
-		c.gap(where, "config.conf", "check the API server, and plan again", "%s was not checked: %v", where, err)
-	}
-	if text := cm.Data["config.conf"]; found && text != "" {
-		c.inputs.Proxies = []breakages.File{{Where: where, Program: "kube-proxy", Data: []byte(text)}}
-	}
 }
