@@ -67,10 +67,17 @@ func (c *checker) weaken(command Command, from int) {
 type flagSet struct {
 	program, release string
 	has              func(name string) bool
+	files            map[string]string // a flag's file, if a program has them in several
 }
 
 func (c *checker) flagsOf(program string) flagSet {
-	return flagSet{program, c.release.Minor, func(name string) bool { return c.release.HasFlag(program, name) }}
+	return flagSet{program: program, release: c.release.Minor, has: func(name string) bool { return c.release.HasFlag(program, name) }}
+}
+
+// isKnown reports whether a flag is certainly the program's. The kubelet and kube-proxy may have wrappers with flags of their own,
+// and the files of the kubelet's unit may have unused flags. They run, so a flag that no release has isn't theirs.
+func (known flagSet) isKnown(name string) bool {
+	return known.program != releases.Kubelet && known.program != releases.Proxy || releases.EverHadFlag(known.program, name)
 }
 
 // flags finds flags the program doesn't have any more: it wouldn't start.
@@ -82,6 +89,13 @@ func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 		f := fault.Finding{Name: "flag-removed", Severity: fault.Error, Subject: where, Field: "--" + arg.Name,
 			Message: fmt.Sprintf("%s: %s %s has no flag --%s", where, known.program, known.release, arg.Name),
 			Remedy:  known.replacement(arg)}
+		if file := known.files[arg.Name]; file != "" {
+			f.Message += ", which is in " + file
+		}
+		if !known.isKnown(arg.Name) {
+			f.Severity = fault.Warning
+			f.Remedy = "remove the flag, unless it's another program's"
+		}
 		if known.program == releases.Kubelet && arg.Name == "pod-infra-container-image" {
 			f.Remedy += "; the upgrade removes it from kubeadm-flags.env by itself"
 		}

@@ -99,7 +99,7 @@ func (c *checker) etcdFlags(target *version.Version) {
 				Remedy:  "read its release notes, or use a newer version of Slipway"})
 		default:
 			earlier := len(c.found)
-			c.flags(command.Where, flagSet{releases.Etcd, release.Minor, release.HasFlag}, command.Args)
+			c.flags(command.Where, flagSet{program: releases.Etcd, release: release.Minor, has: release.HasFlag}, command.Args)
 			c.weaken(command, earlier)
 		}
 	}

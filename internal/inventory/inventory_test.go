@@ -313,10 +313,10 @@ func TestBreakagesAreFound(t *testing.T) {
 			"flag-removed 1.37 kube-controller-manager on cp-1: --concurrent-service-syncs"},
 		"cAdvisor's flags of the kubelet": {to37, func(s *scene) {
 			fixture.Put(s.t, s.root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x\n")
-		}, "flag-removed 1.37 kubelet on cp-1: --boot-id-file"},
+		}, "flag-removed 1.37 kubelet on cp-1: --boot-id-file; /etc/default/kubelet"},
 		"the sandbox image": {to35, func(s *scene) {
 			fixture.Put(s.t, s.root, "/etc/systemd/system/kubelet.service.d/20.conf", "[Service]\nEnvironment=\"X=--pod-infra-container-image=pause\"\n")
-		}, "flag-removed 1.35 kubelet on cp-1: --pod-infra-container-image"},
+		}, "flag-removed 1.35 kubelet on cp-1: --pod-infra-container-image; /etc/systemd/system/kubelet.service.d/20.conf"},
 		"cgroup v1 of another node": {to35, func(s *scene) { s.metricsOf("w-1", "# HELP\nkubelet_cgroup_version 1") },
 			"cgroup-v1 1.35 kubelet on w-1: failCgroupV1"},
 		"cgroup v1 here": {to35, func(s *scene) { s.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup-v1 1.35 kubelet on cp-1: failCgroupV1"},

@@ -101,6 +101,7 @@ func newKubelet(n upgrading.NodeVersions) breakages.Kubelet {
 
 func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
 	k, h := newKubelet(n), c.Here.Host
+	k.Files = map[string]string{}
 	if info, err := h.RuntimeInfo(ctx, c.Here.Node.CRISocket); err == nil {
 		k.OldRuntime = info.CgroupDriver == ""
 	}
@@ -114,6 +115,7 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	}
 	for _, f := range append(thisnode.KubeadmFlags(flags), thisnode.AdministratorsFlags(h)...) {
 		k.Args = append(k.Args, f.Arg)
+		k.Files[f.Name] = f.From
 	}
 	own := map[string]any{}
 	path, data := c.Here.Node.Paths.KubeletConfig(), c.Here.Kubelet
