@@ -149,6 +149,10 @@ func rows() []row {
 			[]string{"runtime-config 1.37 fatal: scheduling.k8s.io/v1alpha2", "runtime-config 1.37 warning: storage.k8s.io/v1beta1/volumeattributesclasses"}},
 		{"an older API version", "1.35", "1.36", Inputs{Commands: command(releases.APIServer, "runtime-config=scheduling.k8s.io/v1alpha1=true")},
 			[]string{"runtime-config 1.36 fatal: scheduling.k8s.io/v1alpha1"}},
+		{"an API version that goes in two steps", "1.34", "1.36", Inputs{Commands: command(releases.APIServer, "runtime-config=autoscaling/v2beta1=true")},
+			[]string{"runtime-config 1.36 fatal: autoscaling/v2beta1"}},
+		{"the same on another node", "1.34", "1.36", Inputs{Commands: running(command(releases.APIServer, "runtime-config=autoscaling/v2beta1=true"))},
+			[]string{"runtime-config 1.35 warning: autoscaling/v2beta1"}},
 		{"admission plugins", "1.36", "1.37", Inputs{Commands: command(releases.APIServer, "enable-admission-plugins=NodeRestriction,PodGroupWorkloadExists", "disable-admission-plugins=JobValidation")},
 			[]string{"admission-plugin-removed 1.37 fatal: PodGroupWorkloadExists", "admission-plugin-removed 1.37 fatal: JobValidation"}},
 		// Command lines, by rules.

@@ -41,7 +41,8 @@ func (c *checker) commands() {
 }
 
 func (c *checker) command(command Command) {
-	earlier := len(c.found)
+	c.elsewhere = command.Running
+	defer func() { c.elsewhere = false }()
 	c.flags(command.Where, c.flagsOf(command.Program), command.Args)
 	c.gates(command.Where, command.Program, gatesOf(command.Args))
 	switch command.Program {
@@ -50,17 +51,6 @@ func (c *checker) command(command Command) {
 		c.admissionPlugins(command)
 	case releases.ControllerManager:
 		c.flexVolumes(command)
-	}
-	c.weaken(command, earlier)
-}
-
-// weaken turns findings, from an index on, into warnings if the upgrade most likely drops the flags.
-func (c *checker) weaken(command Command, from int) {
-	for i := range c.found[from:] {
-		if f := &c.found[from+i]; command.Running {
-			f.Severity = fault.Warning
-			f.Remedy += "; the upgrade of that node drops it or reports it as an edit, unless a patch (--patches) there adds it"
-		}
 	}
 }
 
