@@ -115,12 +115,15 @@ type unknownError struct{ error }
 func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versions, upgraded *appsv1.Deployment, fromImage string) error {
 	live := settings.New.DeepCopyObject().(*corev1.ConfigMap)
 	found, err := env.Cluster.Get(ctx, live)
-	if err != nil || !found {
+	if err != nil {
 		return err
 	}
 	from, to := corefile.Version(fromImage), corefile.Version(coreDNSImage(upgraded))
 	if from != to && !readsCorefile(upgraded) {
 		return &unknownError{errors.New("its Deployment does not read its Corefile from ConfigMap kube-system/" + manifests.CorefileMap)}
+	}
+	if !found { // the Deployment waits for it
+		return nil
 	}
 	text, err := newCorefile(env, live, settings, from, to)
 	if err != nil {

@@ -113,16 +113,24 @@ func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
 	}
 }
 
-// TestUpgradeCoreDNSElsewhere: the Corefile in use isn't where it can be checked.
+// TestUpgradeCoreDNSElsewhere: the Corefile in use isn't where it can be checked, whether or not there's another where it should be.
 func TestUpgradeCoreDNSElsewhere(t *testing.T) {
-	s := phasetest.NewAddonStage(t, "")
-	d := s.Deployment(t)
-	d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "own"
-	s.Edited(t, d)
-	s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
-	s.CheckDone(t, nil)
-	s.SaidOnce(t, phasetest.Line{"[WARNING]", "Deployment", "Corefile from ConfigMap kube-system/coredns"},
-		phasetest.Line{"`kubectl -n kube-system set image deployment/coredns coredns=" + phasetest.NewDNS + "`"})
+	for name, missing := range map[string]bool{"another": false, "none": true} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewAddonStage(t, "")
+			d := s.Deployment(t)
+			d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "own"
+			s.Edited(t, d)
+			if missing {
+				phasetest.Fatal(t, s.API.EnsureAbsent(t.Context(), phasetest.SystemConfigMap(t, s.Stage, "coredns")))
+				s.Done = nil
+			}
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
+			s.CheckDone(t, nil)
+			s.SaidOnce(t, phasetest.Line{"[WARNING]", "Deployment", "Corefile from ConfigMap kube-system/coredns"},
+				phasetest.Line{"`kubectl -n kube-system set image deployment/coredns coredns=" + phasetest.NewDNS + "`"})
+		})
+	}
 }
 
 // TestUpgradeAddonInterrupted: wherever a run ends, the same command finishes it.
