@@ -45,8 +45,18 @@ func TestKubeletFlagsAsWritten(t *testing.T) {
 	}
 	s := newStage(t)
 	fixture.Put(t, s.root, env, `KUBELET_KUBEADM_ARGS="--container_runtime_endpoint unix:///srv/c.sock"`)
-	if got := KubeletSocket(s.host); got != "unix:///srv/c.sock" {
-		t.Errorf("socket %s", got)
+	for _, step := range []struct{ path, text, want string }{
+		{want: "unix:///srv/c.sock"},
+		{dropIn, "[Service]\nEnvironment=\"X=--container-runtime-endpoint unix:///srv/d.sock\"\n", "unix:///srv/d.sock"},
+		{defaults, "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=unix:///srv/e.sock\n", "unix:///srv/e.sock"},
+		{defaults, "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=$SOCKET\n", "unix:///srv/d.sock"},
+	} {
+		if step.path != "" {
+			fixture.Put(t, s.root, step.path, step.text)
+		}
+		if got := KubeletSocket(s.host); got != step.want {
+			t.Errorf("socket %s, want %s", got, step.want)
+		}
 	}
 }
 
