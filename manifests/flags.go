@@ -38,12 +38,13 @@ func FlagsOf(words []string) []Flag {
 	return list
 }
 
-// PodFlags parses the flags in the command and the arguments of a Pod's first container; none without a Pod or a container.
+// PodFlags parses the flags in the command and the arguments of a component's container in its static Pod, otherwise of a Pod's first
+// container; none without a Pod or a container.
 func PodFlags(pod *corev1.Pod) []Flag {
 	if pod == nil || len(pod.Spec.Containers) == 0 {
 		return nil
 	}
-	c := &pod.Spec.Containers[0]
+	c := &pod.Spec.Containers[componentContainer(pod)]
 	return FlagsOf(slices.Concat(c.Command, c.Args))
 }
 

@@ -31,7 +31,7 @@ func TagVersion(tag string) (*version.Version, error) {
 	return version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
 }
 
-// ImageOf returns the image of a static Pod's first container; empty for a broken manifest.
+// ImageOf returns the image of the component in a static Pod, or of its first container; empty for a broken manifest.
 func ImageOf(manifest []byte) string {
 	pod, err := DecodePod(manifest)
 	if err != nil {

@@ -115,7 +115,7 @@ func (s staticPod) container(n *config.Node) corev1.Container {
 	return c
 }
 
-// DecodePod decodes a static Pod, and fails if it has no container.
+// DecodePod decodes a static Pod, and fails if it has no container. A component's container comes first, even if a sidecar does in data.
 func DecodePod(data []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal(data, pod); err != nil {
@@ -125,7 +125,18 @@ func DecodePod(data []byte) (*corev1.Pod, error) {
 		return nil, errors.New("the static Pod has no container")
 	}
 	pod.Status = corev1.PodStatus{}
+	if i := componentContainer(pod); i > 0 {
+		c := pod.Spec.Containers[i]
+		pod.Spec.Containers = slices.Insert(slices.Delete(pod.Spec.Containers, i, i+1), 0, c)
+	}
 	return pod, nil
+}
+
+// componentContainer returns the index of a component's container in its static Pod, which has the component's name; 0 if none does.
+func componentContainer(pod *corev1.Pod) int {
+	return max(0, slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name != "" && (c.Name == pod.Name || c.Name == pod.Labels["component"])
+	}))
 }
 
 // commandLine returns flags: the defaults missing from extra, sorted by name, then extra as it is, which may repeat names.

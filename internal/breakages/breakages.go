@@ -59,7 +59,9 @@ type checker struct {
 	Inputs
 	before  releases.Release // the release before, as far as there is a table
 	release releases.Release
-	found   []fault.Finding
+	// elsewhere is set while it checks flags that the upgrade of another node most likely drops: they're only warnings.
+	elsewhere bool
+	found     []fault.Finding
 }
 
 // nodeSteps begin at each node's release, as kubelets may be older; controlPlaneSteps begin at the control plane's.
@@ -142,7 +144,7 @@ func (in Inputs) oldest() string {
 	return oldest
 }
 
-// add keeps a finding, unless an earlier release breaks the same thing.
+// add keeps a finding, unless an earlier release breaks the same thing just as badly.
 func (c *checker) add(f fault.Finding) {
 	f.Evidence = []string{"Kubernetes " + c.release.Minor} // the step that breaks it
 	if f.Severity == "" {
@@ -151,11 +153,18 @@ func (c *checker) add(f fault.Finding) {
 	if f.Name == NotChecked {
 		f.Severity = fault.Unasked
 	}
+	if c.elsewhere {
+		f.Severity = fault.Warning
+		f.Remedy += "; the upgrade of that node drops it or reports it as an edit, unless a patch (--patches) there adds it"
+	}
 	same := func(other fault.Finding) bool {
 		return other.Subject == f.Subject && other.Field == f.Field && (other.Field != "" || other.Name == f.Name)
 	}
-	if !slices.ContainsFunc(c.found, same) {
+	switch i := slices.IndexFunc(c.found, same); {
+	case i < 0:
 		c.found = append(c.found, f)
+	case rank(f) < rank(c.found[i]):
+		c.found[i] = f
 	}
 }
 

@@ -31,17 +31,18 @@ var etcdGates = map[string]string{
 	"experimental-enable-lease-checkpoint-persist":   "LeaseCheckpointPersist",
 }
 
-// commands checks Kubernetes' components; etcd checks its members' flags.
+// commands checks the control plane's components; etcd checks its members' flags, and proxies kube-proxy's.
 func (c *checker) commands() {
 	for _, command := range c.Commands {
-		if command.Program != releases.Etcd {
+		if command.Program != releases.Etcd && command.Program != releases.Proxy {
 			c.command(command)
 		}
 	}
 }
 
 func (c *checker) command(command Command) {
-	earlier := len(c.found)
+	c.elsewhere = command.Running
+	defer func() { c.elsewhere = false }()
 	c.flags(command.Where, c.flagsOf(command.Program), command.Args)
 	c.gates(command.Where, command.Program, gatesOf(command.Args))
 	switch command.Program {
@@ -51,26 +52,22 @@ func (c *checker) command(command Command) {
 	case releases.ControllerManager:
 		c.flexVolumes(command)
 	}
-	c.weaken(command, earlier)
-}
-
-// weaken turns findings, from an index on, into warnings if the upgrade most likely drops the flags.
-func (c *checker) weaken(command Command, from int) {
-	for i := range c.found[from:] {
-		if f := &c.found[from+i]; command.Running {
-			f.Severity = fault.Warning
-			f.Remedy += "; the upgrade of that node drops it or reports it as an edit, unless a patch (--patches) there adds it"
-		}
-	}
 }
 
 type flagSet struct {
 	program, release string
 	has              func(name string) bool
+	files            map[string]string // a flag's file, if a program has them in several
 }
 
 func (c *checker) flagsOf(program string) flagSet {
-	return flagSet{program, c.release.Minor, func(name string) bool { return c.release.HasFlag(program, name) }}
+	return flagSet{program: program, release: c.release.Minor, has: func(name string) bool { return c.release.HasFlag(program, name) }}
+}
+
+// isKnown reports whether a flag is certainly the program's. The kubelet and kube-proxy may have wrappers with flags of their own,
+// and the files of the kubelet's unit may have unused flags. They run, so a flag that no release has isn't theirs.
+func (known flagSet) isKnown(name string) bool {
+	return known.program != releases.Kubelet && known.program != releases.Proxy || releases.EverHadFlag(known.program, name)
 }
 
 // flags finds flags the program doesn't have any more: it wouldn't start.
@@ -82,6 +79,13 @@ func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 		f := fault.Finding{Name: "flag-removed", Severity: fault.Error, Subject: where, Field: "--" + arg.Name,
 			Message: fmt.Sprintf("%s: %s %s has no flag --%s", where, known.program, known.release, arg.Name),
 			Remedy:  known.replacement(arg)}
+		if file := known.files[arg.Name]; file != "" {
+			f.Message += ", which is in " + file
+		}
+		if !known.isKnown(arg.Name) {
+			f.Severity = fault.Warning
+			f.Remedy = "remove the flag, unless it's another program's"
+		}
 		if known.program == releases.Kubelet && arg.Name == "pod-infra-container-image" {
 			f.Remedy += "; the upgrade removes it from kubeadm-flags.env by itself"
 		}

@@ -102,9 +102,9 @@ func (c *checker) etcdFlags(target *version.Version) {
 				Message: fmt.Sprintf("%s: no table of etcd %s: its flags were not checked", command.Where, release.Minor),
 				Remedy:  "read its release notes, or use a newer version of Slipway"})
 		default:
-			earlier := len(c.found)
-			c.flags(command.Where, flagSet{releases.Etcd, release.Minor, release.HasFlag}, command.Args)
-			c.weaken(command, earlier)
+			c.elsewhere = command.Running
+			c.flags(command.Where, flagSet{program: releases.Etcd, release: release.Minor, has: release.HasFlag}, command.Args)
+			c.elsewhere = false
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
@@ -132,10 +133,20 @@ func volumeReference(v corev1.Volume) string {
 	return ""
 }
 
-// proxies checks kube-proxy's configuration: its gates, its fields, and its mode (#139957).
+// proxies checks kube-proxy's command line and its configuration: its gates, its fields, and its mode (#139957). A kube-proxy with
+// --config ignores the gates in its flags.
 func (c *checker) proxies() {
 	if !c.takes(cmp.Or(c.ProxyFrom, c.From)) {
 		return
+	}
+	for _, command := range c.Commands {
+		if command.Program != releases.Proxy {
+			continue
+		}
+		c.flags(command.Where, c.flagsOf(releases.Proxy), command.Args)
+		if _, configured := config.LastArg(command.Args, "config"); !configured {
+			c.gates(command.Where, releases.Proxy, gatesOf(command.Args))
+		}
 	}
 	for _, f := range c.Proxies {
 		doc, ok := c.document(f)

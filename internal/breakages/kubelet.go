@@ -22,7 +22,8 @@ type Kubelet struct {
 	Node       string // empty for settings that all nodes share
 	From       string // its version, if it isn't the control plane's
 	Args       []config.Arg
-	Config     []byte // KubeletConfiguration, with the node's drop-ins merged in
+	Files      map[string]string // the file of each flag in Args, as far as it's known
+	Config     []byte            // KubeletConfiguration, with the node's drop-ins merged in
 	CgroupV1   bool
 	OldRuntime bool // set if the container runtime lacks the CRI call RuntimeConfig, as containerd 1.7 does
 }
@@ -33,7 +34,9 @@ func (c *checker) kubelets() {
 		if !c.takes(cmp.Or(k.From, c.From)) {
 			continue
 		}
-		c.flags(k.Where, c.flagsOf(releases.Kubelet), k.Args)
+		known := c.flagsOf(releases.Kubelet)
+		known.files = k.Files
+		c.flags(k.Where, known, k.Args)
 		doc, ok := c.document(File{Where: k.Where, Data: k.Config})
 		if !ok {
 			continue

@@ -22,7 +22,7 @@ type Versions struct {
 
 // Merge updates live, an object of the same Go type read from the API, from the old to the new version, and reports whether
 // it changed. A field gets the new value if it has the old value, or if a patch sets it; any other value was edited, and stays.
-// Additions in live stay, too: fields, keys, and elements of lists whose elements have names.
+// Additions in live stay, too: fields, keys, and elements of lists whose elements have names. Such an element stays or goes as a whole.
 func Merge(live Object, v Versions) (changed bool, err error) {
 	var trees [4]map[string]any
 	for i, obj := range []Object{live, v.New, v.Plain, v.Old} {
@@ -83,10 +83,34 @@ func (m merging) mergedMap(live, wanted map[string]any) any {
 			}
 		}
 	}
-	if wanted == nil && len(out) == 0 {
+	if wanted == nil && (len(out) == 0 || len(plain)+len(old) > 0 && onlyDefaults(out)) {
 		return nil
 	}
 	return out
+}
+
+// goes reports whether a list's element that isn't wanted goes, with all that was added to it: a patch removes it, or a release does
+// and nobody has changed it.
+func (m merging) goes() bool {
+	return m.plain != nil || m.old != nil && holds(m.live, m.old, "")
+}
+
+// apiDefaults are values that the API adds to volumes and probes, which are invalid without the rest.
+var apiDefaults = map[string]any{
+	"type": "", "defaultMode": int64(0o644), "scheme": "HTTP", "service": "",
+	"timeoutSeconds": int64(1), "periodSeconds": int64(10), "successThreshold": int64(1), "failureThreshold": int64(3),
+}
+
+func onlyDefaults(fields map[string]any) bool {
+	for name, value := range fields {
+		if below, is := value.(map[string]any); is && onlyDefaults(below) {
+			continue
+		}
+		if usual, has := apiDefaults[name]; !has || number(value) != number(usual) {
+			return false
+		}
+	}
+	return true
 }
 
 // mergedList keeps the live list's order, and appends new elements.
@@ -97,10 +121,11 @@ func (m merging) mergedList(live, wanted []any) any {
 	for _, element := range live {
 		name := nameOf(element, 0)
 		part := merging{live: element, wanted: find(wanted, name), plain: find(plain, name), old: find(old, name)}
-		if part.wanted == nil && part.plain == nil && part.old == nil {
+		switch {
+		case part.wanted != nil:
+			out = append(out, part.merged(""))
+		case !part.goes(): // whole: a rest of it would have no name
 			out = append(out, element)
-		} else if value := part.merged(""); value != nil {
-			out = append(out, value)
 		}
 	}
 	for _, element := range wanted {

@@ -94,6 +94,49 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeRemoves: removed elements and probes leave nothing of the API's defaults behind, which it would refuse.
+func TestMergeRemoves(t *testing.T) {
+	const (
+		old    = "{containers: [{name: a, image: a:1, livenessProbe: {httpGet: {path: /x, port: 80}}}], volumes: [{name: v, hostPath: {path: /v}}, {name: w, hostPath: {path: /w}}]}"
+		wanted = "{containers: [{name: a, image: a:1}], volumes: [{name: w, hostPath: {path: /w}}]}"
+		probe  = `livenessProbe: {httpGet: {path: /x, port: 80, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`
+	)
+	for name, c := range map[string]struct{ live, plain, want string }{
+		"by a patch": {
+			live:  "{containers: [{name: a, image: a:1, " + probe + `}], volumes: [{name: v, hostPath: {path: /v, type: ""}}, {name: w, hostPath: {path: /w, type: ""}}]}`,
+			plain: old,
+			want:  `{containers: [{name: a, image: a:1}], volumes: [{name: w, hostPath: {path: /w, type: ""}}]}`,
+		},
+		"by a release": {
+			live: "{containers: [{name: a, image: a:1, " + probe + `}], volumes: [{name: v, hostPath: {path: /v, type: ""}}, {name: w, hostPath: {path: /w, type: ""}}]}`,
+			want: `{containers: [{name: a, image: a:1}], volumes: [{name: w, hostPath: {path: /w, type: ""}}]}`,
+		},
+		"edited, by a patch": {
+			live:  `{containers: [{name: a, image: a:1}], volumes: [{name: v, hostPath: {path: /own, type: ""}}, {name: w, hostPath: {path: /w, type: ""}}]}`,
+			plain: old,
+			want:  `{containers: [{name: a, image: a:1}], volumes: [{name: w, hostPath: {path: /w, type: ""}}]}`,
+		},
+		"edited, by a release": {
+			live: `{containers: [{name: a, image: a:1}], volumes: [{name: v, hostPath: {path: /own, type: ""}}, {name: w, hostPath: {path: /w, type: ""}}]}`,
+			want: `{containers: [{name: a, image: a:1}], volumes: [{name: v, hostPath: {path: /own, type: ""}}, {name: w, hostPath: {path: /w, type: ""}}]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.plain == "" {
+				c.plain = wanted
+			}
+			live := deployment(t, c.live)
+			v := cluster.Versions{Old: deployment(t, old), New: deployment(t, wanted), Plain: deployment(t, c.plain)}
+			if _, err := cluster.Merge(live, v); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(deployment(t, c.want), live); diff != "" {
+				t.Errorf("merged, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestMergeRules: a rule with an extra field is a different rule, made by an operator.
 func TestMergeRules(t *testing.T) {
 	role := func(names ...string) *rbacv1.ClusterRole {

@@ -112,11 +112,15 @@ func (c *collector) wantedPods() {
 }
 
 func argsOf(pod *corev1.Pod, component string) []config.Arg {
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == component })
+	return containerArgs(pod.Spec, component)
+}
+
+func containerArgs(pod corev1.PodSpec, name string) []config.Arg {
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return argsIn(slices.Concat(pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args))
+	return argsIn(slices.Concat(pod.Containers[i].Command, pod.Containers[i].Args))
 }
 
 // argsIn returns the flags of a command line, with dashes for underscores, however they're written.

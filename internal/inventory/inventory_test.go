@@ -313,10 +313,10 @@ func TestBreakagesAreFound(t *testing.T) {
 			"flag-removed 1.37 kube-controller-manager on cp-1: --concurrent-service-syncs"},
 		"cAdvisor's flags of the kubelet": {to37, func(s *scene) {
 			fixture.Put(s.t, s.root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x\n")
-		}, "flag-removed 1.37 kubelet on cp-1: --boot-id-file"},
+		}, "flag-removed 1.37 kubelet on cp-1: --boot-id-file; /etc/default/kubelet"},
 		"the sandbox image": {to35, func(s *scene) {
 			fixture.Put(s.t, s.root, "/etc/systemd/system/kubelet.service.d/20.conf", "[Service]\nEnvironment=\"X=--pod-infra-container-image=pause\"\n")
-		}, "flag-removed 1.35 kubelet on cp-1: --pod-infra-container-image"},
+		}, "flag-removed 1.35 kubelet on cp-1: --pod-infra-container-image; /etc/systemd/system/kubelet.service.d/20.conf"},
 		"cgroup v1 of another node": {to35, func(s *scene) { s.metricsOf("w-1", "# HELP\nkubelet_cgroup_version 1") },
 			"cgroup-v1 1.35 kubelet on w-1: failCgroupV1"},
 		"cgroup v1 here": {to35, func(s *scene) { s.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup-v1 1.35 kubelet on cp-1: failCgroupV1"},
@@ -384,6 +384,11 @@ func TestBreakagesAreFound(t *testing.T) {
 			"proxy-mode-empty 1.37 ConfigMap kube-system/kube-proxy: mode"},
 		"kube-proxy with ipvs": {to37, func(s *scene) { s.configMap("kube-proxy", "config.conf", "kind: KubeProxyConfiguration\nmode: ipvs\n") },
 			"proxy-mode-ipvs 1.37 ConfigMap kube-system/kube-proxy: mode"},
+		"a flag of kube-proxy": {to37, func(s *scene) {
+			s.put("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", "apps/v1", "DaemonSet",
+				object{"spec": object{"template": object{"spec": object{"containers": []any{object{"name": "sidecar"}, object{"name": "kube-proxy",
+					"image": "registry.k8s.io/kube-proxy:v1.36.4", "command": []any{"kube-proxy", "--config=/x"}, "args": []any{"--machine-id-file", "/x"}}}}}}})
+		}, "flag-removed 1.37 DaemonSet kube-system/kube-proxy: --machine-id-file"},
 		"etcd's patch release": {to37, func(s *scene) { s.etcd[0].Status.Version = "3.6.8" }, "etcd-patch 1.37 etcd member cp-1: 3.6.11; etcd 3.6.8"},
 		"etcd's patch release, by its image": {to37, func(s *scene) {
 			s.remote = true

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
@@ -102,6 +101,7 @@ func newKubelet(n upgrading.NodeVersions) breakages.Kubelet {
 
 func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
 	k, h := newKubelet(n), c.Here.Host
+	k.Files = map[string]string{}
 	if info, err := h.RuntimeInfo(ctx, c.Here.Node.CRISocket); err == nil {
 		k.OldRuntime = info.CgroupDriver == ""
 	}
@@ -115,6 +115,7 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	}
 	for _, f := range append(thisnode.KubeadmFlags(flags), thisnode.AdministratorsFlags(h)...) {
 		k.Args = append(k.Args, f.Arg)
+		k.Files[f.Name] = f.From
 	}
 	own := map[string]any{}
 	path, data := c.Here.Node.Paths.KubeletConfig(), c.Here.Kubelet
@@ -209,21 +210,4 @@ func beyond(own, shared map[string]any) []byte {
 	}
 	data, _ := json.Marshal(kept) // values of a YAML or JSON document always encode
 	return data
-}
-
-// proxies collects kube-proxy's configuration, if the cluster has any.
-func (c *collector) proxies(ctx context.Context) {
-	if _, err := version.ParseSemantic(c.State.KubeProxy); err == nil {
-		c.inputs.ProxyFrom = c.State.KubeProxy
-	}
-	const where = "ConfigMap kube-system/" + manifests.KubeProxyConfigMap
-	cm := &corev1.ConfigMap{}
-	cm.Namespace, cm.Name = metav1.NamespaceSystem, manifests.KubeProxyConfigMap
-	found, err := c.API.Get(ctx, cm)
-	if err != nil {
-		c.gap(where, "config.conf", "check the API server, and plan again", "%s was not checked: %v", where, err)
-	}
-	if text := cm.Data["config.conf"]; found && text != "" {
-		c.inputs.Proxies = []breakages.File{{Where: where, Program: "kube-proxy", Data: []byte(text)}}
-	}
 }

@@ -120,6 +120,12 @@ func (r Release) HasFlag(program, name string) bool {
 	return r.state("flag", program, strings.ReplaceAll(name, "_", "-")) != ""
 }
 
+// EverHadFlag reports whether any release of a program knows a flag; name is as for HasFlag.
+func EverHadFlag(program, name string) bool {
+	rows := parse().rows[fact{"flag", strings.ReplaceAll(name, "_", "-")}]
+	return slices.ContainsFunc(rows, func(row row) bool { return row.of(program) })
+}
+
 // EtcdRelease is a minor release of etcd, such as 3.7.
 type EtcdRelease Release
 

@@ -86,11 +86,16 @@ func KubeletServingPEM(h host.Host, m *config.Machine) string {
 	return filepath.Join(filepath.Dir(KubeletClientPEM(h, m)), "kubelet-server-current.pem")
 }
 
-// KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
-// configuration, which overrides the cluster's.
+// KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags, the administrators' last,
+// override its instance configuration, which overrides the cluster's.
 func KubeletSocket(h host.Host) string {
 	env, _ := h.ReadFile(filepath.Join(config.DefaultKubeletDir, kubeadmFlags))
-	flag, _ := config.LastArg(flagsIn(env), "container-runtime-endpoint") // kubeadm set it up to 1.35
+	flag := ""
+	for _, f := range append(KubeadmFlags(env), AdministratorsFlags(h)...) {
+		if f.Name == "container-runtime-endpoint" && !NeedsSystemd(f.Value) { // kubeadm set it up to 1.35
+			flag = f.Value
+		}
+	}
 	return cmp.Or(flag, socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
 }
 

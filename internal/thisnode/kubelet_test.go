@@ -6,6 +6,7 @@ package thisnode
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -44,8 +45,37 @@ func TestKubeletFlagsAsWritten(t *testing.T) {
 	}
 	s := newStage(t)
 	fixture.Put(t, s.root, env, `KUBELET_KUBEADM_ARGS="--container_runtime_endpoint unix:///srv/c.sock"`)
-	if got := KubeletSocket(s.host); got != "unix:///srv/c.sock" {
-		t.Errorf("socket %s", got)
+	for _, step := range []struct{ path, text, want string }{
+		{want: "unix:///srv/c.sock"},
+		{dropIn, "[Service]\nEnvironment=\"X=--container-runtime-endpoint unix:///srv/d.sock\"\n", "unix:///srv/d.sock"},
+		{defaults, "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=unix:///srv/e.sock\n", "unix:///srv/e.sock"},
+		{defaults, "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=$SOCKET\n", "unix:///srv/d.sock"},
+	} {
+		if step.path != "" {
+			fixture.Put(t, s.root, step.path, step.text)
+		}
+		if got := KubeletSocket(s.host); got != step.want {
+			t.Errorf("socket %s, want %s", got, step.want)
+		}
+	}
+}
+
+// TestFlagsOfOtherPrograms: only the kubelet's own words count in its unit's commands.
+func TestFlagsOfOtherPrograms(t *testing.T) {
+	s := newStage(t)
+	fixture.Put(t, s.root, "/etc/systemd/system/kubelet.service.d/20.conf", `[Service]
+ExecStartPre=/sbin/modprobe --all br_netfilter
+ExecStart=
+ExecStart=/usr/bin/numactl --cpunodebind=0 -- /usr/bin/kubelet --v=3 --root-dir=/srv/kubelet --max-pods 90
+ExecStartPost=/bin/touch --no-create /run/kubelet
+ExecStopPost=-/usr/bin/logger --tag kubelet
+`)
+	var names []string
+	for _, f := range AdministratorsFlags(s.host) {
+		names = append(names, f.Name)
+	}
+	if !slices.Equal(names, []string{"v", "root-dir", "max-pods"}) {
+		t.Errorf("flags %q", names)
 	}
 }
 

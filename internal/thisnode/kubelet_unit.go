@@ -22,7 +22,10 @@ func administratorsEnv() []string { return []string{"/etc/default/kubelet", "/et
 func AdministratorsFlags(h host.Reader) []KubeletFlag {
 	var flags []KubeletFlag
 	for _, s := range unitSettings(h) {
-		if s.name == "Environment" || s.name == "ExecStart" {
+		switch s.name {
+		case "ExecStart":
+			flags = append(flags, flagsFrom(flagsIn([]byte(afterKubelet(s.value))), s.file)...)
+		case "Environment":
 			flags = append(flags, flagsFrom(flagsIn([]byte(s.value)), s.file)...)
 		}
 	}
@@ -32,6 +35,13 @@ func AdministratorsFlags(h host.Reader) []KubeletFlag {
 		}
 	}
 	return flags
+}
+
+// afterKubelet returns a command line without the flags of a wrapper before the kubelet's path, such as numactl's.
+func afterKubelet(command string) string {
+	list := words(command)
+	at := slices.IndexFunc(list, func(w string) bool { return filepath.Base(w) == "kubelet" && !strings.HasPrefix(w, "--") })
+	return strings.Join(list[at+1:], " ")
 }
 
 // UnseenFlags says why the kubelet may have flags that EffectiveFlags doesn't know: its unit names another environment file, or a

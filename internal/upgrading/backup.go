@@ -53,6 +53,8 @@ type Backup struct {
 	// last is the last directory with a record, where the end of the upgrade goes. written holds the hashes of each run's files.
 	last    string
 	written []map[string]string
+	// damaged is an error if the kept static Pod of the API server can't be read: a rollback can't put it back, but upgrades go on.
+	damaged error
 }
 
 type backupDir struct {
@@ -78,7 +80,8 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 			return nil, err
 		}
 	}
-	return b, b.readVersion(h)
+	b.readVersion(h)
+	return b, nil
 }
 
 // LastBackupTime returns the time of the newest backup below root; zero if there's none. It's in the future if a run's clock was ahead.
@@ -226,16 +229,16 @@ func (b *Backup) Wrote(name string, data []byte) (same, recorded bool) {
 	return same, recorded
 }
 
-func (b *Backup) readVersion(h host.Host) error {
+func (b *Backup) readVersion(h host.Host) {
 	path := b.Manifests[manifests.APIServerName]
 	if path == "" {
-		return nil
+		return
 	}
 	data, err := h.ReadFile(path)
 	if err == nil {
 		b.From, err = VersionOf(data)
 	}
-	return errors.WithMessage(err, path)
+	b.damaged = errors.WithMessage(err, path)
 }
 
 // VersionOf returns the Kubernetes version in a static Pod's image, with a leading v; empty if its name has none, such as with

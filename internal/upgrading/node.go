@@ -196,6 +196,9 @@ func (p Progress) IsOf(b *Backup) bool {
 // NodeBefore returns this node as it was before b's upgrade. The configuration comes from the backup, as the API may be down, or
 // else, for backups without a record, such as kubeadm's, from the cluster or the defaults.
 func (s Source) NodeBefore(ctx context.Context, b *Backup, self *config.JoinConfiguration) (*config.Node, []string, error) {
+	if b.damaged != nil {
+		return nil, nil, b.damaged
+	}
 	var warnings []string
 	stored, assumed := []byte(b.ClusterConfiguration), false
 	if len(stored) == 0 {

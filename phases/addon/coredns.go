@@ -5,20 +5,25 @@ package addon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/corefile"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ignoreUnknownPlugins is the kubeadm preflight error to ignore for keeping CoreDNS plugins the migration doesn't know.
-const ignoreUnknownPlugins = "corednsunsupportedplugins"
+// UnknownPlugins is the check of the Corefile, as in kubeadm. Ignoring it keeps CoreDNS plugins the migration doesn't know.
+const UnknownPlugins = "CoreDNSUnsupportedPlugins"
 
 // corefileBackup is the key of a migrated Corefile's original, as in kubeadm.
 const corefileBackup = "Corefile-backup"
@@ -40,11 +45,16 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 		reportMissing(env, "Deployment kube-system/coredns", "addon coredns")
 		return nil
 	}
-	upgraded := live.DeepCopy()
-	if _, err := cluster.Merge(upgraded, followImages(*deployment, live)); err != nil {
+	upgraded, err := mergedWith(live, *deployment)
+	if err != nil {
 		return err
 	}
 	from, to := coreDNSImage(live), coreDNSImage(upgraded)
+	patched := coreDNSImage(deployment.New.(*appsv1.Deployment)) != coreDNSImage(deployment.Plain.(*appsv1.Deployment))
+	if err := downgrade(env.Config, corefile.Version(from), corefile.Version(to)); err != nil && !patched {
+		ui.WarnError(env.UI, errors.WithMessage(err, "keeping CoreDNS and its configuration as they are, with "+from))
+		return nil
+	}
 	if from != to {
 		env.UI.Printf("Upgrading CoreDNS to %s", to)
 	}
@@ -59,6 +69,44 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 	return UpgradeObjects(ctx, env, "addon coredns", list)
 }
 
+// KeptCoreDNS says why an upgrade keeps CoreDNS's version from and its Corefile, instead of version to; nil if it doesn't.
+func KeptCoreDNS(n *config.Node, text, from, to string) error {
+	if err := downgrade(n, from, to); err != nil || text == "" || from == to {
+		return err
+	}
+	objs, err := manifests.CoreDNS(n, config.PatchSet{})
+	if err != nil {
+		return err
+	}
+	for _, obj := range objs {
+		if cm, is := obj.(*corev1.ConfigMap); is && cm.Data[manifests.CorefileKey] == text {
+			return nil
+		}
+	}
+	if _, err = corefile.Migrate(text, from, to); keepsPlugins(n, err) {
+		return nil
+	}
+	return err
+}
+
+// downgrade is an error if another version of CoreDNS is older, and no dns.imageTag wants it: somebody may need the newer version.
+func downgrade(n *config.Node, from, to string) error {
+	before := n.Upgrade != nil && n.Upgrade.Before != nil && n.Upgrade.Before.Cluster.DNS.ImageTag != ""
+	there, err := version.ParseGeneric(from)
+	next, nextErr := version.ParseGeneric(to)
+	if n.Cluster.DNS.ImageTag != "" || before || err != nil || nextErr != nil || next.AtLeast(there) {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("CoreDNS %s is newer than %s, the version for Kubernetes %s", from, to, n.Cluster.KubernetesVersion),
+		"to give the cluster another version of CoreDNS, set dns.imageTag in ConfigMap kube-system/kubeadm-config")
+}
+
+// keepsPlugins reports whether an error is about plugins that are unknown, and that the user wants to keep.
+func keepsPlugins(n *config.Node, err error) bool {
+	plugins := (*corefile.UnknownPluginsError)(nil)
+	return errors.As(err, &plugins) && fault.Ignored(UnknownPlugins, n.IgnorePreflightErrors)
+}
+
 // unknownError says why a Corefile's needs are unknown.
 type unknownError struct{ error }
 
@@ -67,12 +115,15 @@ type unknownError struct{ error }
 func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versions, upgraded *appsv1.Deployment, fromImage string) error {
 	live := settings.New.DeepCopyObject().(*corev1.ConfigMap)
 	found, err := env.Cluster.Get(ctx, live)
-	if err != nil || !found {
+	if err != nil {
 		return err
 	}
 	from, to := corefile.Version(fromImage), corefile.Version(coreDNSImage(upgraded))
 	if from != to && !readsCorefile(upgraded) {
 		return &unknownError{errors.New("its Deployment does not read its Corefile from ConfigMap kube-system/" + manifests.CorefileMap)}
+	}
+	if !found { // the Deployment waits for it
+		return nil
 	}
 	text, err := newCorefile(env, live, settings, from, to)
 	if err != nil {
@@ -113,8 +164,7 @@ func newCorefile(env *step.Env, live *corev1.ConfigMap, settings *cluster.Versio
 		return is, nil
 	}
 	text, err := corefile.Migrate(is, from, to)
-	plugins := (*corefile.UnknownPluginsError)(nil)
-	if errors.As(err, &plugins) && slices.Contains(env.Config.IgnorePreflightErrors, ignoreUnknownPlugins) {
+	if keepsPlugins(env.Config, err) {
 		env.UI.Warnf("%v; it stays as it is", err)
 		return text, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -38,10 +39,19 @@ func TestUpgradeCorefile(t *testing.T) {
 			said: phasetest.Line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "stays"},
 		},
 		"unknown plugin, the version stays": {image: phasetest.NewDNS, edited: "    template IN A\n"},
-		"unknown version": {
-			image: "registry.k8s.io/coredns/coredns:v1.99.0", edited: "    log\n",
-			said: phasetest.Line{"[WARNING]", "keeping CoreDNS", "with registry.k8s.io/coredns/coredns:v1.99.0", `from CoreDNS "1.99.0" to "1.14.6"`},
+		"unknown plugin, all accepted": {
+			image: phasetest.OldDNS, edited: "    template IN A\n", ignored: "all", done: []string{phasetest.WroteDNS},
+			said: phasetest.Line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "stays"},
 		},
+		"unknown version": {
+			image: "registry.k8s.io/coredns/coredns:v0.9.9", edited: "    log\n",
+			said: phasetest.Line{"[WARNING]", "keeping CoreDNS", "with registry.k8s.io/coredns/coredns:v0.9.9", `from CoreDNS "0.9.9" to "1.14.6"`},
+		},
+		"newer, default": {
+			image: "registry.k8s.io/coredns/coredns:v1.14.7",
+			said:  phasetest.Line{"[WARNING]", "keeping CoreDNS", "with registry.k8s.io/coredns/coredns:v1.14.7", "1.14.6", "v1.37.2"},
+		},
+		"newer, edited": {image: "registry.k8s.io/coredns/coredns:v1.14.7", edited: "    log\n", said: phasetest.Line{"dns.imageTag"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := phasetest.NewAddonStage(t, "")
@@ -103,16 +113,24 @@ func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
 	}
 }
 
-// TestUpgradeCoreDNSElsewhere: the Corefile in use isn't where it can be checked.
+// TestUpgradeCoreDNSElsewhere: the Corefile in use isn't where it can be checked, whether or not there's another where it should be.
 func TestUpgradeCoreDNSElsewhere(t *testing.T) {
-	s := phasetest.NewAddonStage(t, "")
-	d := s.Deployment(t)
-	d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "own"
-	s.Edited(t, d)
-	s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
-	s.CheckDone(t, nil)
-	s.SaidOnce(t, phasetest.Line{"[WARNING]", "Deployment", "Corefile from ConfigMap kube-system/coredns"},
-		phasetest.Line{"`kubectl -n kube-system set image deployment/coredns coredns=" + phasetest.NewDNS + "`"})
+	for name, missing := range map[string]bool{"another": false, "none": true} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewAddonStage(t, "")
+			d := s.Deployment(t)
+			d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "own"
+			s.Edited(t, d)
+			if missing {
+				phasetest.Fatal(t, s.API.EnsureAbsent(t.Context(), phasetest.SystemConfigMap(t, s.Stage, "coredns")))
+				s.Done = nil
+			}
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
+			s.CheckDone(t, nil)
+			s.SaidOnce(t, phasetest.Line{"[WARNING]", "Deployment", "Corefile from ConfigMap kube-system/coredns"},
+				phasetest.Line{"`kubectl -n kube-system set image deployment/coredns coredns=" + phasetest.NewDNS + "`"})
+		})
+	}
 }
 
 // TestUpgradeAddonInterrupted: wherever a run ends, the same command finishes it.
@@ -146,5 +164,39 @@ func TestUpgradeAddonInterrupted(t *testing.T) {
 		} {
 			diffObjects(t, pair[0], pair[1])
 		}
+	}
+}
+
+// TestKeptCoreDNS: a plan says the same as the phase.
+func TestKeptCoreDNS(t *testing.T) {
+	const own, unknown = ".:53 {\n    errors\n}\n", ".:53 {\n    ads example.com\n}\n"
+	for name, c := range map[string]struct {
+		text, from, tag, ignored string
+		facts                    []string // nil if it's upgraded
+	}{
+		"older":                     {text: own, from: "1.14.2"},
+		"the same":                  {text: unknown, from: "1.14.6"},
+		"unknown plugin":            {text: unknown, from: "1.14.2", facts: []string{"plugin ads", "1.14.6"}},
+		"unknown plugin, accepted":  {text: unknown, from: "1.14.2", ignored: "all"},
+		"default, unknown version":  {text: "default", from: "0.9.9"},
+		"edited, unknown version":   {text: own, from: "0.9.9", facts: []string{"0.9.9", "1.14.6"}},
+		"default, newer":            {text: "default", from: "1.14.7", facts: []string{"1.14.7", "1.14.6"}},
+		"newer, without a Corefile": {from: "1.14.7", facts: []string{"1.14.7", "1.14.6"}},
+		"default, newer, pinned":    {text: "default", from: "1.14.7", tag: "v1.14.6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewAddonStage(t, "")
+			s.Config.Cluster.DNS.ImageTag, s.Config.IgnorePreflightErrors = c.tag, []string{c.ignored}
+			if c.text == "default" {
+				c.text = phasetest.SystemConfigMap(t, s.Stage, "coredns").Data["Corefile"]
+			}
+			err := KeptCoreDNS(s.Config, c.text, c.from, "1.14.6")
+			if (err != nil) != (c.facts != nil) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				fact.In(t, err.Error(), c.facts...)
+			}
+		})
 	}
 }

@@ -44,7 +44,11 @@ func upgradeKubeProxy(ctx context.Context, env *step.Env) error {
 		reportMissing(env, "DaemonSet kube-system/kube-proxy", "addon kube-proxy")
 		return nil
 	}
-	if image := kubeProxyImage(daemonSet.New); image != kubeProxyImage(live) {
+	upgraded, err := mergedWith(live, *daemonSet)
+	if err != nil {
+		return err
+	}
+	if image := kubeProxyImage(upgraded); image != kubeProxyImage(live) {
 		env.UI.Printf("Upgrading kube-proxy to %s", image)
 	}
 	if list, err = keepKubeProxySettings(ctx, env, list); err != nil {

@@ -188,8 +188,16 @@ func upgradeNetwork(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if image := env.Config.Image(config.FlannelImage); image != manifests.ContainerImage(live.Spec.Template.Spec.InitContainers, manifests.FlannelContainer) {
+	upgraded, err := mergedWith(live, *FindVersions[*appsv1.DaemonSet](list))
+	if err != nil {
+		return err
+	}
+	if image := flannelImage(upgraded); image != flannelImage(live) {
 		env.UI.Printf("Upgrading flannel to %s", image)
 	}
 	return UpgradeObjects(ctx, env, "addon network --network flannel", list)
+}
+
+func flannelImage(d *appsv1.DaemonSet) string {
+	return manifests.ContainerImage(d.Spec.Template.Spec.InitContainers, manifests.FlannelContainer)
 }

@@ -168,6 +168,13 @@ func reportRollout(env *step.Env, workload cluster.Object) {
 		workload.GetName(), workload.GetNamespace(), kind, workload.GetName())
 }
 
+// mergedWith returns a workload as its upgrade makes it.
+func mergedWith[T cluster.Object](live T, v cluster.Versions) (T, error) {
+	upgraded := live.DeepCopyObject().(T)
+	_, err := cluster.Merge(upgraded, followImages(v, live))
+	return upgraded, err
+}
+
 // followImages returns versions of a workload in which its images count as an earlier run's, whatever their tags, if they come
 // from the same repository: tools and patch releases choose different tags. An image from another repository is an operator's.
 func followImages(v cluster.Versions, live cluster.Object) cluster.Versions {

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -34,6 +35,27 @@ func TestUpgradeFlannel(t *testing.T) {
 	s.Done = nil
 	s.Play(t, Upgrade(WhenAllUpgraded).Children[2])
 	s.CheckDone(t, nil)
+}
+
+// TestUpgradeOwnImages: nothing says that an operator's image is upgraded, as it stays.
+func TestUpgradeOwnImages(t *testing.T) {
+	s := phasetest.NewAddonStage(t, "")
+	proxy, flannel := s.DaemonSet(t), s.WithFlannel(t)
+	proxy.Spec.Template.Spec.Containers[0].Image = "example.com/kube-proxy:v9"
+	for i := range flannel.Spec.Template.Spec.InitContainers {
+		flannel.Spec.Template.Spec.InitContainers[i].Image = "example.com/flannel:v9"
+	}
+	s.Edited(t, proxy, flannel)
+	for _, child := range Upgrade(WhenAllUpgraded).Children[1:] {
+		s.Play(t, child)
+	}
+	if got := s.DaemonSet(t).Spec.Template.Spec.Containers[0].Image; got != "example.com/kube-proxy:v9" {
+		t.Errorf("kube-proxy %s", got)
+	}
+	if got := s.Flannel(t).Spec.Template.Spec.InitContainers[1].Image; got != "example.com/flannel:v9" {
+		t.Errorf("flannel %s", got)
+	}
+	fact.NotIn(t, s.Said.String(), "Upgrading kube-proxy", "Upgrading flannel")
 }
 
 func TestUpgradeForeignNetwork(t *testing.T) {

@@ -99,6 +99,8 @@ func TestUpgradeCoreDNSImages(t *testing.T) {
 		"the release's":            {image: phasetest.OldDNS, want: phasetest.NewDNS},
 		"a digest":                 {image: phasetest.NewDNS + "@sha256:0123", want: phasetest.NewDNS},
 		"pinned":                   {documents: pinned, image: phasetest.OldDNS, want: "registry.k8s.io/coredns/coredns:v1.14.4"},
+		"pinned to an older":       {documents: pinned, image: phasetest.NewDNS, want: "registry.k8s.io/coredns/coredns:v1.14.4"},
+		"a newer, by hand":         {image: "registry.k8s.io/coredns/coredns:v1.14.7", want: "registry.k8s.io/coredns/coredns:v1.14.7"},
 		"a mirror was configured":  {documents: "imageRepository: mirror.example/k8s\n", image: phasetest.OldDNS, want: "mirror.example/k8s/coredns:v1.14.6"},
 		"an operator's repository": {image: "example.com/dns:v9", want: "example.com/dns:v9", said: phasetest.Line{"keeping Deployment kube-system/coredns", ": spec.template.spec.containers[coredns].image\n"}},
 	} {

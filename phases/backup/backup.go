@@ -140,7 +140,8 @@ func removeUnfinished(env *step.Env) error {
 		return host.IgnoreMissing(err)
 	}
 	for _, dir := range dirs {
-		if !strings.HasPrefix(dir.Name(), upgrading.ManifestBackup) && !strings.HasPrefix(dir.Name(), upgrading.KubeletBackup) {
+		ours := strings.HasPrefix(dir.Name(), upgrading.ManifestBackup) || strings.HasPrefix(dir.Name(), upgrading.KubeletBackup)
+		if !ours || !dir.IsDir() {
 			continue
 		}
 		entries, err := env.Host.ReadDir(filepath.Join(root, dir.Name()))
@@ -229,7 +230,7 @@ func wholeSnapshots(env *step.Env) (dirs []string, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), upgrading.EtcdBackup) {
+		if !strings.HasPrefix(e.Name(), upgrading.EtcdBackup) || !e.IsDir() {
 			continue
 		}
 		dir := filepath.Join(node.BackupRoot(env), e.Name())

@@ -79,7 +79,7 @@ func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(b.Name(), a.Name()) })
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), dirPrefix) {
+		if !strings.HasPrefix(e.Name(), dirPrefix) || !e.IsDir() {
 			continue
 		}
 		r, err := read(env, filepath.Join(root, e.Name()))

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,6 +33,20 @@ func TestQuestion(t *testing.T) {
 		fact.In(t, fault.Remedy(RefuseUnfinished(s.Env)), "slipway reconfigure")
 		s.Config.IgnorePreflightErrors = []string{fault.UnfinishedChange}
 		phasetest.Fatal(t, node.Check(t.Context(), s.Env, NewUnfinishedCheck(s.Env)))
+	}
+}
+
+// TestFileBesideRecords: a file with a name like a record's directory is none.
+func TestFileBesideRecords(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Put(t, filepath.Join(node.BackupRoot(s.Env), dirPrefix+"notes.txt"), "x\n")
+	record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", nil, Record{})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, record.Set(s.Env, Completed))
+	last, err := Last(s.Env)
+	phasetest.Fatal(t, err)
+	if last == nil || last.dir != record.dir {
+		t.Errorf("the last is %+v", last)
 	}
 }
 

@@ -4,6 +4,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -201,15 +203,15 @@ func findBreakages(n *config.Node, state *upgrading.State, there *inventory.Inve
 	return append(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n)), corefileFindings(n, state)...)
 }
 
-// corefileFindings warns that the upgrade leaves CoreDNS alone if Slipway can't migrate its Corefile to the new version.
+// corefileFindings warns that the upgrade leaves CoreDNS alone if it's newer, or if Slipway can't migrate its Corefile to the new version.
 func corefileFindings(n *config.Node, state *upgrading.State) []fault.Finding {
 	from, to := corefile.Version("coredns:"+state.CoreDNS), corefile.Version(n.Image("coredns"))
-	if state.CoreDNS == "" || state.Corefile == "" || from == to {
+	if state.CoreDNS == "" {
 		return nil
 	}
-	if _, err := corefile.Migrate(state.Corefile, from, to); err != nil {
-		return []fault.Finding{fault.NewFinding("CoreDNSUnsupportedPlugins", fault.Warning, "see what CoreDNS "+to+" needs (https://coredns.io), and change the Corefile in ConfigMap kube-system/coredns",
-			"the upgrade keeps CoreDNS %s and its Corefile: %v", state.CoreDNS, err)}
+	if err := addon.KeptCoreDNS(n, state.Corefile, from, to); err != nil {
+		remedy := cmp.Or(fault.Remedy(err), "see what CoreDNS "+to+" needs (https://coredns.io), and change the Corefile in ConfigMap kube-system/coredns")
+		return []fault.Finding{fault.NewFinding(addon.UnknownPlugins, fault.Warning, remedy, "the upgrade keeps CoreDNS %s and its Corefile: %v", state.CoreDNS, err)}
 	}
 	return nil
 }

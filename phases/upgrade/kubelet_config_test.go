@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -87,10 +88,14 @@ func TestUnfinishedBackups(t *testing.T) {
 		left = append(left, filepath.Join(dir, unfinished))
 	}
 	kept, left = append(kept, left[2]), left[:2]
+	for _, kind := range []string{upgrading.ManifestBackup, upgrading.KubeletBackup, upgrading.EtcdBackup} { // files
+		kept = append(kept, filepath.Join(node.BackupRoot(s.Env), kind+"notes.txt"))
+	}
 	for _, path := range slices.Concat(left, kept) {
 		s.Put(t, path, "kind: KubeletConfiguration\n")
 	}
 	s.Play(t, upgradeKubeletConfig())
+	phasetest.Fatal(t, backup.PruneSnapshots(s.Env))
 	for _, path := range slices.Concat(left, kept) {
 		there, err := host.Exists(s.Host, path)
 		phasetest.Fatal(t, err)

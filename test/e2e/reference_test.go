@@ -189,14 +189,11 @@ func (m machine) secondInitChangesNothing(config string) {
 	}
 }
 
-// controllers and ours match the managers of an object's fields.
-var (
-	controllers = regexp.MustCompile(`kube-controller-manager|clusterrole-aggregation-controller`)
-	ours        = regexp.MustCompile(`slipway|kubeadm`)
-)
+// ours matches the managers of an object's fields: an object that Slipway has written.
+var ours = regexp.MustCompile(`slipway|kubeadm`)
 
 // state lists everything a second run mustn't change: files with mode, time and content, the kubelet's start time, and the
-// objects' versions. It leaves out objects of the controller manager, which makes them and changes them long after init.
+// versions of Slipway's objects. Others appear and change long after init.
 func (m machine) state() []string {
 	m.Helper()
 	var lines []string
@@ -206,24 +203,34 @@ func (m machine) state() []string {
 	}
 	add(m.must("systemctl", "show", "kubelet", "-p", "ActiveEnterTimestampMonotonic", "-p", "MainPID"))
 	for _, kind := range []string{"configmaps", "secrets", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "daemonsets", "deployments", "services"} {
-		add(m.objects(kind, "-A"))
+		lines = append(lines, m.objects(kind, ours, "-A")...)
 	}
-	// The accounts of the controllers don't say who has made them.
-	add(m.objects("serviceaccounts", "-n", "kube-system", "--field-selector=metadata.name=coredns"))
-	add(m.objects("serviceaccounts", "-n", "kube-system", "--field-selector=metadata.name=kube-proxy"))
-	return slices.DeleteFunc(lines, func(line string) bool {
-		fields := strings.Fields(line)
-		return len(fields) == 5 && controllers.MatchString(fields[3]) && !ours.MatchString(fields[3])
-	})
+	// Accounts don't say who has made them.
+	for _, name := range []string{"coredns", "kube-proxy"} {
+		lines = append(lines, m.objects("serviceaccounts", everyone, "-n", "kube-system", "--field-selector=metadata.name="+name)...)
+	}
+	return lines
 }
 
-// objects lists objects of a kind, with their writers and their version.
-func (m machine) objects(kind string, args ...string) string {
+var everyone = regexp.MustCompile("")
+
+// objects lists objects of a kind that one of the managers has written, with their version. The list of an object's managers isn't
+// part of it: a controller that reports a status becomes one.
+func (m machine) objects(kind string, managers *regexp.Regexp, args ...string) []string {
 	m.Helper()
 	version := "resourceVersion"
 	if kind == "daemonsets" || kind == "deployments" { // their status changes by itself
 		version = "generation"
 	}
 	columns := "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name,M:.metadata.managedFields[*].manager,V:.metadata." + version
-	return m.kubectl(append([]string{"get", kind, "--no-headers", "-o", columns}, args...)...)
+	var list []string
+	for line := range strings.Lines(m.kubectl(append([]string{"get", kind, "--no-headers", "-o", columns}, args...)...)) {
+		if fields := strings.Fields(line); len(fields) == 5 && managers.MatchString(fields[3]) {
+			list = append(list, strings.Join(slices.Delete(fields, 3, 4), " "))
+		}
+	}
+	if kind == "configmaps" && len(list) == 0 {
+		m.Error("there are no ConfigMaps of Slipway")
+	}
+	return list
 }
