@@ -140,9 +140,9 @@ func TestPatchesApplyErrors(t *testing.T) {
 func TestHiddenSecrets(t *testing.T) {
 	for body, field := range map[string]string{
 		"spec: {containers: [{name: etcd, env: [{name: A, value: '[redacted]'}]}]}": "spec.containers[0].env[0].value",
-		"a: {b: [redacted]}":                       "a.b",
-		"a: 'http://[redacted]@192.0.2.1'":         "a",
-		"a: {b: [secret, redacted]}":               "",
+		"a: {b: [redacted]}":                        "a.b",
+		"a: 'http://[redacted]@192.0.2.1'":          "a",
+		"a: {b: [secret, redacted]}":                "",
 		"a: redacted # [redacted] hides a secret\n": "",
 	} {
 		_, err := ParsePatches(patchFiles("etcd0+merge.yaml", body))
