@@ -211,6 +211,9 @@ func (p *planner) apply(to *version.Version) string {
 	return command
 }
 
+// printAgain is a step for later hops: printed patches name the images of the hop they were printed for.
+const printAgain = "# run `slipway upgrade plan` again, and replace the earlier patches by the patches it prints"
+
 // commands returns the command that upgrades a node, with the flags of the plan, after any manual work.
 func (p *planner) commands(n *NodeVersions, command string) []string {
 	given := p.route.Given
@@ -226,7 +229,7 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 	add("ignore-preflight-errors", strings.Join(given.IgnorePreflightErrors, ","))
 	var manual []string
 	if printed && p.patched {
-		manual = []string{"# run `slipway upgrade plan` again, and replace the earlier patches by the patches it prints"}
+		manual = []string{printAgain}
 	} else if printed && given.Config != "" {
 		manual = []string{"# put the printed patches into the directory of patches that " + given.Config + " names"}
 	}

@@ -107,7 +107,7 @@ cp-1 control-plane v1.37.0-rc.1 | slipway upgrade node --config /root/up.yaml
 cp-1 control-plane v1.36.4 | slipway upgrade apply v1.36.4
 cp-2 control-plane v1.36.4 | slipway upgrade node --patches DIR
 cp-1 control-plane v1.37.2 | slipway upgrade apply v1.37.2
-cp-2 control-plane v1.37.2 | # run ` + "`slipway upgrade plan`" + ` again, and replace the earlier patches by the patches it prints | slipway upgrade node --patches DIR
+cp-2 control-plane v1.37.2 | ` + printAgain + ` | slipway upgrade node --patches DIR
 `},
 		"nothing": {"v1.37.2", "cp-1=v1.37.2/v1.37.2", Route{Upgrade: config.Upgrade{Version: "v1.37.2", Etcd: true}}, "\n"},
 	} {
