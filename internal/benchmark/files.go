@@ -6,7 +6,6 @@ package benchmark
 import (
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -211,28 +210,16 @@ func ownUser(pod *corev1.Pod) int64 {
 	return *pod.Spec.SecurityContext.RunAsUser
 }
 
-// unitFiles are the files that systemd makes the kubelet's unit of. A drop-in that is a link to /dev/null hides others.
+// unitFiles are the files that systemd makes the kubelet's unit of.
 func unitFiles(o *observation) ([]string, string) {
-	files := map[string]string{} // by name: the first one counts
-	for _, dir := range host.UnitDirs() {
-		unit := filepath.Join(dir, host.KubeletUnit)
-		if _, err := o.host.Stat(unit); err == nil && files[host.KubeletUnit] == "" {
-			files[host.KubeletUnit] = unit
-		}
-		dropIns, err := o.host.ReadDir(unit + ".d")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err.Error()
-		}
-		for _, e := range dropIns {
-			if filepath.Ext(e.Name()) == ".conf" && files[e.Name()] == "" {
-				files[e.Name()] = filepath.Join(unit+".d", e.Name())
-			}
-		}
+	files, err := thisnode.UnitFiles(o.host)
+	if err != nil {
+		return nil, err.Error()
 	}
-	if files[host.KubeletUnit] == "" {
+	if !slices.ContainsFunc(files, func(path string) bool { return filepath.Base(path) == host.KubeletUnit }) {
 		return nil, "cannot find " + host.KubeletUnit + " in " + strings.Join(host.UnitDirs(), ", ")
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Values(files)), func(path string) bool {
+	return slices.DeleteFunc(files, func(path string) bool { // a link to /dev/null hides others
 		info, err := o.host.Stat(path)
 		return err == nil && !info.Mode().IsRegular()
 	}), ""

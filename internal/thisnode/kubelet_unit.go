@@ -47,6 +47,9 @@ func afterKubelet(command string) string {
 // UnseenFlags says why the kubelet may have flags that EffectiveFlags doesn't know: its unit names another environment file, or a
 // variable that no file sets. It's empty if nothing hides flags.
 func UnseenFlags(h host.Reader, m *config.Machine) string {
+	if _, err := UnitFiles(h); err != nil {
+		return err.Error()
+	}
 	known := append(administratorsEnv(), filepath.Join(m.Paths.Kubelet, kubeadmFlags))
 	set := map[string]bool{"KUBELET_KUBEADM_ARGS": true, "KUBELET_EXTRA_ARGS": true} // in files that needn't exist
 	var used []unitSetting
@@ -84,7 +87,8 @@ type unitSetting struct{ name, value, file string }
 // unitSettings returns the lines of the kubelet's unit that count, in order. An empty value drops the name's lines before it.
 func unitSettings(h host.Reader) []unitSetting {
 	var list []unitSetting
-	for _, path := range unitFiles(h) {
+	files, _ := UnitFiles(h) // UnseenFlags looks at the error
+	for _, path := range files {
 		text, _ := h.ReadFile(path) // a user who isn't root sees less
 		for _, line := range unitLines(text) {
 			name, value, _ := strings.Cut(line, "=")
@@ -99,17 +103,18 @@ func unitSettings(h host.Reader) []unitSetting {
 	return list
 }
 
-// unitFiles lists the kubelet's unit and its drop-ins as systemd reads them: drop-ins by their names, whatever their directories. A
-// file hides files of its name in later directories, and does so as a link to /dev/null, too: systemd.unit(5).
-func unitFiles(h host.Reader) []string {
-	var files []string
+// UnitFiles lists the kubelet's unit and its drop-ins as systemd reads them: drop-ins by their names, whatever their directories. A
+// file hides files of its name in later directories, and does so as a link to /dev/null, too: systemd.unit(5). If a directory can't
+// be read, it returns the other files with an error.
+func UnitFiles(h host.Reader) (files []string, err error) {
 	dropIns := map[string]string{} // by name
 	for _, dir := range host.UnitDirs() {
 		unit := filepath.Join(dir, host.KubeletUnit)
 		if _, err := h.Lstat(unit); err == nil && len(files) == 0 {
 			files = append(files, unit)
 		}
-		entries, _ := h.ReadDir(unit + ".d") // few of them exist
+		entries, failed := h.ReadDir(unit + ".d")
+		err = cmp.Or(err, host.IgnoreMissing(failed)) // few of them exist
 		for _, e := range entries {
 			if name := e.Name(); !e.IsDir() && filepath.Ext(name) == ".conf" {
 				dropIns[name] = cmp.Or(dropIns[name], filepath.Join(unit+".d", name))
@@ -119,7 +124,7 @@ func unitFiles(h host.Reader) []string {
 	for _, name := range slices.Sorted(maps.Keys(dropIns)) {
 		files = append(files, dropIns[name])
 	}
-	return files
+	return files, err
 }
 
 // unitLines returns the lines of a unit's file without comments. A backslash continues a line, even across comments.
