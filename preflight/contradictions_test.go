@@ -63,5 +63,20 @@ func contradictionRows() []row {
 			s.node.KubeletExtraArgs = []config.Arg{{Name: "resolv-conf", Value: "/run/resolv"}}
 		}, []string{"[ERROR ResolvConf] | /run/resolv | --resolv-conf | nodeRegistration.kubeletExtraArgs"}},
 		{"ResolvConf", "none", func(s scene) { s.remove("/etc/resolv.conf"); s.node.Kubelet.ResolverConfig = new("") }, nil},
+		{"Patches", "valid, and a README", withPatchFiles("etcd.yaml", "{}", "README.md", ""), nil},
+		{"Patches", "not named like one", withPatchFiles("kube-apisever.yaml", "{}", "etcd.yaml.bak", "["), []string{
+			"[WARNING Patches] | /patches | etcd.yaml.bak | .yaml", "[WARNING Patches] | /patches | kube-apisever.yaml | \"kube-apiserver\"?"}},
+		{"Patches", "invalid", withPatchFiles("etcd+json.yaml", "{}"), []string{"[ERROR Patches] | /patches | etcd+json.yaml:1 | list"}},
+		{"Patches", "no directory", func(s scene) { s.node.PatchesDir = "/patches" }, []string{"[ERROR Patches] | /patches"}},
+	}
+}
+
+// withPatchFiles fills the node's directory of patches with files, given as names and contents.
+func withPatchFiles(pairs ...string) func(scene) {
+	return func(s scene) {
+		s.node.PatchesDir = "/patches"
+		for i := 0; i < len(pairs); i += 2 {
+			s.put("/patches/"+pairs[i], pairs[i+1])
+		}
 	}
 }

@@ -76,6 +76,7 @@ func node(n *config.Node) []Check {
 		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "KernelModules", Run: with(n, kernelModules), Description: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
 		KernelDefaults(m),
+		Patches(n),
 		{Name: "Hostname", Run: with(n.Name, nodeName), Description: "the node's name is valid (error), and resolves to this host (warning)"},
 		{Name: "DNSLoop", Run: with(n, dnsLoop), Description: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
 		{Name: "ResolvConf", Run: with(m, resolvConf), Description: "the file with the name servers for Pods exists"},
@@ -95,6 +96,11 @@ func node(n *config.Node) []Check {
 // KernelDefaults is the check that a kubelet with protectKernelDefaults starts on this host.
 func KernelDefaults(m *config.Machine) Check {
 	return Check{Name: "KernelDefaults", Run: with(m, kernelDefaults), Description: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"}
+}
+
+// Patches is the check that the directory of patches has valid patches. kubeadm doesn't mind other files in it.
+func Patches(n *config.Node) Check {
+	return Check{Name: "Patches", Run: with(n.PatchesDir, patches), Description: "the directory of patches can be read, and its patches are valid (error); files like patches are named like patches (warning)"}
 }
 
 // EtcdDataCheck is the name of the check that etcd's directory has no other data.

@@ -178,6 +178,18 @@ func plannedServer(n *config.Node, h View) *corev1.Pod {
 	return patched
 }
 
+func patches(_ context.Context, h View, dir string) []fault.Finding {
+	set, err := config.ReadPatches(h, dir)
+	if err != nil {
+		return fail("the patches in %s cannot be applied: %v", dir, err).remedy("fix the patches, or move them out of the directory")
+	}
+	var found []fault.Finding
+	for _, ignored := range set.Ignored {
+		found = append(found, warn("ignoring a file in %s: %s", dir, ignored.Error()).remedy("rename it if it is a patch; otherwise move it away")...)
+	}
+	return found
+}
+
 func existing(h View, paths []string) []string {
 	return slices.DeleteFunc(paths, func(p string) bool {
 		_, err := h.Stat(p)

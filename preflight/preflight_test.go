@@ -43,7 +43,7 @@ func TestInitNames(t *testing.T) {
 		"HTTPProxy", "HTTPProxyCIDR",
 		"CRI", "ContainerRuntimeVersion", "CgroupDriver",
 		"FileExisting-losetup", "FileExisting-mount", "FileExisting-cp",
-		"SystemVerification", "KernelModules", "KernelDefaults", "Hostname", "DNSLoop", "ResolvConf", "ControlPlaneEndpoint", "KubeletVersion", "Service-kubelet", "Swap",
+		"SystemVerification", "KernelModules", "KernelDefaults", "Patches", "Hostname", "DNSLoop", "ResolvConf", "ControlPlaneEndpoint", "KubeletVersion", "Service-kubelet", "Swap",
 		"WritableFolders", "DiskSpace-kubernetes", "DiskSpace-kubelet", "DiskSpace-runtime", "MTU",
 	}
 	const v4, v6 = "FileContent--proc-sys-net-ipv4-ip_forward", "FileContent--proc-sys-net-ipv6-conf-default-forwarding"

@@ -55,7 +55,12 @@ type patch struct {
 }
 
 // PatchSet holds a directory's patches in the order they apply. The zero value is empty.
-type PatchSet struct{ patches []patch }
+type PatchSet struct {
+	// Ignored are files that look like patches, but aren't named like one, with the reason. kubeadm ignores them, too.
+	Ignored []Fault
+
+	patches []patch
+}
 
 // ParsePatches parses the files of a patches directory, named TARGET[SUFFIX][+TYPE].{yaml,json}. They apply in the order of their
 // names. Other files, such as a README, are ignored. Invalid input is returned as Faults, all at once:
@@ -65,11 +70,15 @@ func ParsePatches(files []PatchFile) (PatchSet, error) {
 	var set PatchSet
 	files = slices.SortedStableFunc(slices.Values(files), func(a, b PatchFile) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {
-		target, kind, message := patchName(f.Name)
+		target, kind, ignored := patchName(f.Name)
 		switch {
-		case message != "":
-			out.fault(Fault{File: f.Name, Message: message})
-		case target != "":
+		case ignored != "":
+			set.Ignored = append(set.Ignored, Fault{File: f.Name, Message: ignored})
+		case target == "":
+		case !slices.Contains(patchKinds(), kind):
+			out.fault(Fault{File: f.Name, Message: fmt.Sprintf("the type of a patch, after the plus sign in its name, must be one of %s%s",
+				strings.Join(patchKinds(), ", "), didYouMean(kind, patchKinds()))})
+		default:
 			set.patches = append(set.patches, parsePatch(f, target, kind, &out)...)
 		}
 	}
@@ -79,8 +88,8 @@ func ParsePatches(files []PatchFile) (PatchSet, error) {
 	return set, nil
 }
 
-// patchName parses a file name. All results are empty for a file that neither is nor looks like a patch.
-func patchName(name string) (target, kind, message string) {
+// patchName parses a file name. It says why it ignores a file that looks like a patch. All results are empty for other files.
+func patchName(name string) (target, kind, ignored string) {
 	ext := path.Ext(name)
 	base := strings.TrimSuffix(name, ext)
 	base, kind, typed := strings.Cut(base, "+")
@@ -96,11 +105,7 @@ func patchName(name string) (target, kind, message string) {
 			strings.Join(patchTargets(), ", "), didYouMean(base, patchTargets()))
 	}
 	if !typed {
-		return target, patchStrategic, ""
-	}
-	if !slices.Contains(patchKinds(), kind) {
-		return "", "", fmt.Sprintf("the type of a patch, after the plus sign in its name, must be one of %s%s",
-			strings.Join(patchKinds(), ", "), didYouMean(kind, patchKinds()))
+		kind = patchStrategic
 	}
 	return target, kind, ""
 }

@@ -156,19 +156,53 @@ func TestHiddenSecrets(t *testing.T) {
 	}
 }
 
+// TestIgnoredPatches: files that look like patches are named, and change nothing, as with kubeadm.
+func TestIgnoredPatches(t *testing.T) {
+	set, err := ParsePatches(patchFiles(
+		"etcd.yml", "a: [",
+		"etcd", "{}",
+		"etcd.yaml.bak", "metadata: {labels: {a: b}}",
+		"values.yml", "{}",
+		"kube-apisever.yaml", "{}",
+		"ETCD.yaml", "{}",
+		"kustomization.yaml", "{}",
+		"+merge.yaml", "{}",
+		"README.md", "",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		targets = "| etcd, kube-apiserver, kube-controller-manager, kube-scheduler | kubeletconfiguration | corednsdeployment | kubeproxydaemonset"
+		ending  = `| ".yaml" or ".json"`
+	)
+	var got []string
+	for _, f := range set.Ignored {
+		got = append(got, f.Error())
+	}
+	fact.List(t, got,
+		"+merge.yaml: "+targets,
+		"ETCD.yaml: "+targets+` | "etcd"?`,
+		"etcd: "+ending,
+		"etcd.yaml.bak: "+ending,
+		"etcd.yml: "+ending,
+		"kube-apisever.yaml: "+targets+` | "kube-apiserver"?`,
+		"kustomization.yaml: "+targets,
+		"values.yml: "+ending,
+	)
+	same, err := set.Apply("etcd", []byte(patchedPod), &corev1.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameText(t, []byte(patchedPod), same)
+}
+
 // TestParsePatchesFaults: all faults are found at once, each with its file and, usually, its line.
 func TestParsePatchesFaults(t *testing.T) {
 	files := patchFiles(
 		"etcd+jsn.yaml", "{}",
 		"etcd+.yaml", "{}",
 		"etcd+merge+json.yaml", "{}",
-		"etcd.yml", "{}",
-		"etcd", "{}",
-		"values.yml", "{}",
-		"kube-apisever.yaml", "{}",
-		"ETCD.yaml", "{}",
-		"nonsense.json", "{}",
-		"+merge.yaml", "{}",
 		"etcd-empty.yaml", "",
 		"etcd-comment.yaml", "# nothing\n---\n",
 		"etcd-list.yaml", "\n- a\n",
@@ -187,15 +221,8 @@ func TestParsePatchesFaults(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	const (
-		targets = "| etcd, kube-apiserver, kube-controller-manager, kube-scheduler | kubeletconfiguration | corednsdeployment | kubeproxydaemonset"
-		kinds   = "| strategic | merge | json"
-		ending  = `| ".yaml" or ".json"`
-	)
+	const kinds = "| strategic | merge | json"
 	want := []string{
-		"+merge.yaml: " + targets,
-		"ETCD.yaml: " + targets + ` | "etcd"?`,
-		"etcd: " + ending,
 		"etcd+.yaml: " + kinds,
 		"etcd+jsn.yaml: " + kinds + ` | "json"?`,
 		"etcd+merge+json.yaml: " + kinds,
@@ -212,10 +239,6 @@ func TestParsePatchesFaults(t *testing.T) {
 		"etcd-syntax.yaml:2: | YAML",
 		"etcd-twice.yaml:2: a: | line 1",
 		"etcd-two.yaml:3: | strategic | mapping",
-		"etcd.yml: " + ending,
-		"kube-apisever.yaml: " + targets + ` | "kube-apiserver"?`,
-		"nonsense.json: " + targets,
-		"values.yml: " + ending,
 	}
 	fact.List(t, strings.Split(strings.ReplaceAll(err.Error(), ": \n", ":\n"), "\n"), want...)
 }
