@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// podCRI has four containers of one name, the newest of them running, and another that disappears while it's queried.
+// podCRI has four containers of one name, the newest of them running, and two others that disappear while they're queried.
 type podCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 	broken bool // it can't say anything about the newest
@@ -37,6 +37,10 @@ func (podCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*
 			add(id, "etcd", int64(i+1))
 		}
 		add("gone", "kube-apiserver", 9)
+		add("gone, of cri-dockerd", "kube-scheduler", 9)
+	}
+	if id := r.GetFilter().GetId(); strings.HasPrefix(id, "e") {
+		add(id, "etcd", 1)
 	}
 	return answer, nil
 }
@@ -51,6 +55,8 @@ func (p podCRI) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest
 		return nil, status.Error(codes.Internal, "EIO")
 	case id == "gone":
 		return nil, status.Error(codes.NotFound, "no such container")
+	case id == "gone, of cri-dockerd":
+		return nil, status.Error(codes.Unknown, "no such container")
 	case id == "e4":
 		s = &cri.ContainerStatus{State: cri.ContainerState_CONTAINER_RUNNING, CreatedAt: 4}
 	}

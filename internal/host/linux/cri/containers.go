@@ -111,17 +111,25 @@ func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string
 		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
 		for _, found := range newest(answer.GetContainers()) {
 			its, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: found.GetId()})
-			if status.Code(err) == codes.NotFound {
-				continue // it was just removed
-			}
-			if err != nil {
+			switch {
+			case err == nil:
+				list = append(list, stateOf(found, its.GetStatus()))
+			case !isGone(ctx, c, found.GetId(), err):
 				return err
 			}
-			list = append(list, stateOf(found, its.GetStatus()))
 		}
 		return err
 	})
 	return list, err
+}
+
+// isGone reports whether err comes from a container that was removed since it was listed. Not every runtime says NotFound then.
+func isGone(ctx context.Context, c client, id string, err error) bool {
+	if status.Code(err) == codes.NotFound {
+		return true
+	}
+	left, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
+	return err == nil && len(left.GetContainers()) == 0
 }
 
 func inNamespace(namespace string) map[string]string {
