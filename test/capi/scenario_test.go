@@ -7,18 +7,14 @@ package capi
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/test/bundles"
 	"github.com/slipway-k8s/slipway/test/capi/provider"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
@@ -132,41 +128,18 @@ func (s *scenario) explain() {
 // after it has replaced the control plane.
 func (s *scenario) bundle(minor string) string {
 	s.Helper()
-	list := s.bundleList(minor)
-	list.Parts = slices.DeleteFunc(list.Parts, func(p bundle.ListedPart) bool { return isImage(p, "etcd") || isImage(p, "coredns") })
+	list, err := bundles.Older(s.Context(), s.lab.Lab, minor)
+	s.try(err)
 	for _, other := range []string{"", older} {
-		for _, p := range s.bundleList(other).Parts {
-			if other == "" && (isImage(p, "etcd") || isImage(p, "coredns")) || isImage(p, "kube-proxy") && !list.Has(p.Type, p.Name) {
+		more, err := bundles.List(s.Context(), s.lab.Lab, other)
+		s.try(err)
+		for _, p := range more.Parts {
+			if bundles.IsImage(p, "kube-proxy") && !list.Has(p.Type, p.Name) {
 				list.Parts = append(list.Parts, p)
 			}
 		}
 	}
-	data, err := yaml.Marshal(list)
+	into, err := bundles.Create(s.Context(), program, list, s.TempDir())
 	s.try(err)
-	from, into := filepath.Join(s.TempDir(), bundle.ListName), filepath.Join(s.TempDir(), "bundle.tar")
-	s.try(os.WriteFile(from, data, 0o600))
-	if out, err := exec.CommandContext(s.Context(), program, "bundle", "create", "--from", from, "-o", into).CombinedOutput(); err != nil {
-		s.Fatalf("%v\n%s", err, out)
-	}
 	return into
-}
-
-func isImage(p bundle.ListedPart, name string) bool {
-	image, _, _ := strings.Cut(p.Name, ":")
-	return strings.HasSuffix(image, "/"+name)
-}
-
-// bundleList reads the lab's list of a bundle's parts.
-func (s *scenario) bundleList(minor string) *bundle.List {
-	s.Helper()
-	dir, err := s.lab.BundleParts(s.Context(), minor)
-	s.try(err)
-	list, err := bundle.ReadList(dir)
-	s.try(err)
-	for i, part := range list.Parts {
-		if !filepath.IsAbs(part.File) {
-			list.Parts[i].File = filepath.Join(dir, part.File)
-		}
-	}
-	return list
 }

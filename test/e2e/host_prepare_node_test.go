@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/test/bundles"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
@@ -66,64 +66,24 @@ func TestHostPrepareNode(t *testing.T) {
 }
 
 // olderBundle makes a bundle of the older Kubernetes. The lab has only one version of containerd and runc, so their files get a
-// byte more than in the newer bundle; etcd and CoreDNS are Slipway's choice.
+// byte more than in the newer bundle.
 func olderBundle(t *testing.T) string {
 	t.Helper()
-	older, newer := readBundleList(t, olderKubernetes), readBundleList(t, "")
+	list, err := bundles.Older(t.Context(), openLab(t, labName(t), ""), olderKubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	for i, part := range older.Parts {
-		switch name := part["name"].(string); {
-		case name == "containerd" || name == "runc":
-			older.Parts[i]["file"] = lengthened(t, part["file"].(string), dir)
-		case strings.Contains(name, "/etcd:") || strings.Contains(name, "/coredns:"):
-			older.Parts[i] = newer.Parts[slices.IndexFunc(newer.Parts, func(n map[string]any) bool {
-				before, _, _ := strings.Cut(name, ":")
-				return strings.HasPrefix(n["name"].(string), before+":")
-			})]
+	for i, part := range list.Parts {
+		if part.Name == "containerd" || part.Name == "runc" {
+			list.Parts[i].File = lengthened(t, part.File, dir)
 		}
 	}
-	data, err := yaml.Marshal(older)
+	older, err := bundles.Create(t.Context(), programHere(), list, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, out := filepath.Join(dir, "bundle.yaml"), filepath.Join(dir, "older.tar")
-	if err := os.WriteFile(list, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	here(t, programHere(), "bundle", "create", "--from", list, "-o", out)
-	return out
-}
-
-// bundleList is a list for `slipway bundle create`: docs/bundle.md.
-type bundleList struct {
-	APIVersion        string           `json:"apiVersion"`
-	Kind              string           `json:"kind"`
-	KubernetesVersion string           `json:"kubernetesVersion"`
-	OS                string           `json:"os"`
-	Architecture      string           `json:"architecture"`
-	Parts             []map[string]any `json:"parts"`
-}
-
-// readBundleList reads the lab's list for a minor version, with absolute paths.
-func readBundleList(t *testing.T, minor string) (list bundleList) {
-	t.Helper()
-	dir, err := openLab(t, labName(t), "").BundleParts(t.Context(), minor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "bundle.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &list); err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range list.Parts {
-		if file := part["file"].(string); !filepath.IsAbs(file) {
-			part["file"] = filepath.Join(dir, file)
-		}
-	}
-	return list
+	return older
 }
 
 // lengthened copies a program and adds a byte, which nothing reads.
@@ -273,15 +233,18 @@ func (m machine) operatorsRuntimeSurvives() {
 	m.Helper()
 	ignore := "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors
 	m.must("slipway", "host", "prepare", ignore)
-	for _, part := range readBundleList(m.T, "").Parts {
-		name := part["name"].(string)
-		if !slices.Contains([]string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"}, name) {
+	list, err := bundles.List(m.Context(), openLab(m.T, labName(m.T), ""), "")
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, part := range list.Parts {
+		if !slices.Contains([]string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"}, part.Name) {
 			continue
 		}
-		if err := m.node.CopyIn(part["file"].(string), path.Join("/usr/local/bin", name)); err != nil {
+		if err := m.node.CopyIn(part.File, path.Join("/usr/local/bin", part.Name)); err != nil {
 			m.Fatal(err)
 		}
-		m.must("chmod", "0755", path.Join("/usr/local/bin", name))
+		m.must("chmod", "0755", path.Join("/usr/local/bin", part.Name))
 	}
 	m.must("mkdir", "-p", path.Dir(containerdUnit), "/etc/containerd")
 	m.write(containerdUnit, "[Service]\nType=notify\nExecStart=/usr/local/bin/containerd\nDelegate=yes\nKillMode=process\n[Install]\nWantedBy=multi-user.target\n")

@@ -6,12 +6,12 @@
 package vm
 
 import (
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/test/bundles"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
@@ -32,7 +32,11 @@ func bundleFor(t *testing.T, lab *nodes.Lab) string {
 	if lab.Architecture() == runtime.GOARCH {
 		return bundleOf(t, runtime.GOARCH)
 	}
-	return makeBundle(t, lab, "")
+	list, err := bundles.List(t.Context(), lab, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return createBundle(t, list)
 }
 
 func bundleOf(t *testing.T, architecture string) string {
@@ -45,16 +49,11 @@ func packageOf(t *testing.T, architecture string) string {
 	return only(t, "../../bin/packages/*_"+architecture+".deb", "make test-packages ARCHITECTURES=amd64,arm64")
 }
 
-// makeBundle makes a bundle of the lab's parts for a minor version of Kubernetes, empty for the newest.
-func makeBundle(t *testing.T, lab *nodes.Lab, minor string) string {
+func createBundle(t *testing.T, list *bundle.List) string {
 	t.Helper()
-	dir, err := lab.BundleParts(t.Context(), minor)
+	path, err := bundles.Create(t.Context(), "../../bin/slipway", list, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle := filepath.Join(t.TempDir(), "bundle.tar")
-	if out, err := exec.CommandContext(t.Context(), "../../bin/slipway", "bundle", "create", "--from", dir, "-o", bundle).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return bundle
+	return path
 }

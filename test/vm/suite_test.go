@@ -10,6 +10,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -30,12 +31,12 @@ const (
 	probePath  = "/mnt/probe.tar"
 )
 
-// Emulated machines are about 15 times slower than this one, and get less than a processor beside other work. Only a fault takes
-// as long as these limits.
+// Emulated machines are about 15 times slower than this one. Only a fault takes as long as these limits.
 const (
-	bootLimit    = 45 * time.Minute
-	commandLimit = 8 * time.Hour
-	podLimit     = 2 * time.Hour // also for anything else that waits for Pods or the API
+	bootLimit    = 30 * time.Minute
+	commandLimit = 2 * time.Hour
+	podLimit     = 45 * time.Minute // also for anything else that waits for Pods or the API
+	explainLimit = 10 * time.Minute // for all that a failed test has to say
 )
 
 // machine is a virtual machine, with methods for the tests' actions on it.
@@ -103,9 +104,12 @@ func newMachineOf(t *testing.T, lab *nodes.Lab, change func(*qemu.Options), pack
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := qemu.Options{Name: "cp-1", Dir: t.TempDir(), Disk: disk, Share: share(t, lab)}
+	o := qemu.Options{Name: "cp-1", Dir: t.TempDir(), Disk: disk}
 	if change != nil {
 		change(&o)
+	}
+	if o.Share == "" {
+		o.Share = share(t, lab)
 	}
 	return offMachine(t, o)
 }
@@ -131,8 +135,16 @@ func adopt(t *testing.T, here *qemu.Machine) machine {
 	return m
 }
 
-// boots switches the machine on, and waits until systemd has nothing more to start.
+// boots switches the machine on, and waits until systemd has nothing more to start. No unit may fail.
 func (m machine) boots() {
+	m.Helper()
+	if failed := m.bootsAnyhow(); failed != "" {
+		m.Error(failed)
+	}
+}
+
+// bootsAnyhow returns which units fail.
+func (m machine) bootsAnyhow() (failed string) {
 	m.Helper()
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(m.Context(), bootLimit)
@@ -140,11 +152,12 @@ func (m machine) boots() {
 	if err := m.Boot(ctx); err != nil {
 		m.Fatal(err)
 	}
-	if out, err := m.try("systemctl", "is-system-running", "--wait"); err != nil {
-		failed, _ := m.try("systemctl", "--failed", "--no-pager")
-		m.Errorf("%s is %s%v\n%s", m.Name(), out, err, failed)
+	if out, err := m.tryFor(ctx, "systemctl", "is-system-running", "--wait"); err != nil {
+		units, _ := m.tryFor(ctx, "systemctl", "--failed", "--no-pager")
+		failed = fmt.Sprintf("%s is %s%v\n%s", m.Name(), out, err, units)
 	}
 	m.Logf("%s booted in %s", m.Name(), since(started))
+	return failed
 }
 
 // shutsDown switches the machine off in order.
@@ -174,9 +187,13 @@ func since(started time.Time) time.Duration { return time.Since(started).Round(t
 
 // try runs a command on the machine and returns all its output.
 func (m machine) try(args ...string) (string, error) {
-	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
+	return m.tryFor(ctx, args...)
+}
+
+func (m machine) tryFor(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
 	err := m.Exec(ctx, qemu.Cmd{Args: args, Stdout: &out, Stderr: &out})
 	return out.String(), err
 }
@@ -238,9 +255,10 @@ func (m machine) write(path, content string) {
 // installs installs the package under test, as an administrator does.
 func (m machine) installs() { m.Helper(); m.must("dpkg", "--install", debPath) }
 
-// fleeting are the beginnings of lines in a machine's state that differ from boot to boot: random and estimated numbers, and
-// systemd's units that only run at the first boot.
+// fleeting are the beginnings of lines in a machine's state that differ from boot to boot: random and estimated numbers, the
+// kernel's warnings, and systemd's units that only run at the first boot.
 var fleeting = []string{
+	"/proc/sys/kernel/tainted:",
 	"/proc/sys/net/ipv4/tcp_fastopen_key:", "/proc/sys/vm/user_reserve_kbytes:", "active ldconfig.service",
 	"active systemd-journal-catalog-update.service", "active systemd-sysusers.service", "active systemd-update-done.service",
 }
@@ -258,14 +276,16 @@ func (m machine) state() []string {
 
 // explain prints just enough to understand a failure.
 func (m machine) explain() {
+	ctx, cancel := context.WithTimeout(context.Background(), explainLimit)
+	defer cancel()
 	for _, args := range [][]string{
 		{"systemctl", "--failed", "--no-pager"},
 		{"journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "-n", "12"},
 		{"journalctl", "--no-pager", "-o", "cat", "-u", "containerd", "-n", "12"},
 		{"slipway", "diagnose"},
-		{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "pods,nodes", "-A"},
+		kubectl("get", "pods,nodes", "-A"),
 	} {
-		out, _ := m.try(args...)
+		out, _ := m.tryFor(ctx, args...)
 		m.Logf("$ %s\n%s", strings.Join(args, " "), out)
 	}
 }

@@ -18,11 +18,11 @@ import (
 
 // slowTimeouts suit an emulated machine.
 const slowTimeouts = `timeouts:
-  controlPlaneComponentHealthCheck: 2h
-  kubeletHealthCheck: 2h
-  tlsBootstrap: 2h
-  discovery: 2h
-  upgradeManifests: 2h
+  controlPlaneComponentHealthCheck: 45m
+  kubeletHealthCheck: 45m
+  tlsBootstrap: 45m
+  discovery: 45m
+  upgradeManifests: 45m
   kubernetesAPICall: 20m
   etcdAPICall: 20m
 `
@@ -38,6 +38,7 @@ var upArgs = []string{"slipway", "up", "--config", "/root/up.yaml", "--bundle", 
 func TestUp(t *testing.T) {
 	m, before := prepared(t, nil)
 	m.boots()
+	m.installs()
 	m.becomesNode()
 	m.reboots()
 	m.comesBack()
@@ -92,7 +93,12 @@ func (m machine) isNode() {
 	if profiles := m.must("cat", "/sys/kernel/security/apparmor/profiles"); !strings.Contains(profiles, "cri-containerd.apparmor.d (enforce)") {
 		m.Errorf("containerd's profile isn't enforced:\n%s", profiles)
 	}
-	pid := strings.TrimSpace(m.must("pgrep", "--oldest", "coredns"))
+	var pid string
+	m.eventually("CoreDNS to run", podLimit, func() error {
+		found, err := m.try("pgrep", "--oldest", "coredns")
+		pid = strings.TrimSpace(found)
+		return err
+	})
 	if profile := m.must("cat", "/proc/"+pid+"/attr/current"); !strings.Contains(profile, "cri-containerd.apparmor.d (enforce)") {
 		m.Errorf("CoreDNS's profile is %s", profile)
 	}

@@ -73,7 +73,7 @@ func (m *Machine) consoleEnd() string {
 		return ""
 	}
 	said = bytes.TrimSpace(said)
-	const most = 2000
+	const most = 8000
 	return "\nits console ends with:\n" + string(said[max(len(said)-most, 0):])
 }
 

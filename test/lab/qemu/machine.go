@@ -120,8 +120,10 @@ func (m *Machine) Boot(ctx context.Context) error {
 	if err := m.start(port); err != nil {
 		return err
 	}
-	m.ssh, err = connect(ctx, port, m.Disk.Key, m.alive)
-	return errors.WithMessage(err, m.Name)
+	if m.ssh, err = connect(ctx, port, m.Disk.Key, m.alive); err != nil {
+		return errors.Errorf("%s: %v%s", m.Name, err, m.consoleEnd())
+	}
+	return nil
 }
 
 // freePort returns a port of this machine's loopback interface that nobody uses.
@@ -184,7 +186,7 @@ func (m *Machine) alive() error {
 	case err := <-m.ended:
 		m.ended <- err
 		said, _ := os.ReadFile(filepath.Join(m.Dir, "qemu"))
-		return errors.Errorf("QEMU has ended (%v): %s%s", err, said, m.consoleEnd())
+		return errors.Errorf("QEMU has ended (%v): %s", err, said)
 	default:
 		return nil
 	}
