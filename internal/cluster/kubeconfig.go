@@ -166,7 +166,11 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 		return noSuper
 	}
 	// The authorizer hasn't seen the new binding yet; or, without super-admin.conf, an old one: the server may be starting.
-	err = admin.ensure(ctx, orForbidden(policy(pollDelay), settleTimeout), binding)
+	limit := settleTimeout
+	if noSuper == nil {
+		limit = startTimeout
+	}
+	err = admin.ensure(ctx, orForbidden(policy(pollDelay), limit), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
 		err = errors.Wrapf(err, "%s, which could give %s its rights, is missing", r.options.SuperAdmin, r.options.Kubeconfig)
 		return fault.WithRemedy(err, "make it with `slipway init phase kubeconfig super-admin`")

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// lookInterval is the least time between two looks, restInterval the most.
+	// lookInterval is the least time between two looks, restInterval the most, unless a look takes seconds.
 	lookInterval = time.Second
 	restInterval = 15 * time.Second
 	// lookTimeout is how long a look may take if something hangs.
@@ -20,10 +20,11 @@ const (
 	sayInterval = 15 * time.Second
 )
 
-// rest is the time between two looks: 20 times as long as the last look took, so that looking costs little on a slow machine.
+// rest is the time between two looks: 20 times as long as the last look took, so that looking costs little on a slow machine; but
+// only 5 times as long beyond restInterval.
 func rest(took time.Duration) time.Duration {
-	const times = 20
-	return min(max(times*took, lookInterval), restInterval)
+	const times, atLeast = 20, 5
+	return min(max(times*took, lookInterval), max(restInterval, atLeast*took))
 }
 
 // watch looks at the host during a wait, every second on a fast machine, but not at once, as most waits are short. It goes through

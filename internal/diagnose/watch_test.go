@@ -94,7 +94,7 @@ func TestLooksFollowTheirCost(t *testing.T) {
 		"quick, nothing changes": {0, time.Hour, [2]int{58, 60}, [2]int{4, 5}},
 		"quick, always changes":  {0, time.Second, [2]int{58, 60}, [2]int{58, 60}},
 		"slow":                   {500 * time.Millisecond, time.Second, [2]int{5, 7}, [2]int{5, 7}},
-		"very slow":              {5 * time.Second, time.Second, [2]int{3, 4}, [2]int{3, 4}},
+		"very slow":              {5 * time.Second, time.Second, [2]int{2, 3}, [2]int{2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// These grow with kubeletHealthCheck, once it's longer than its default of 4 minutes.
 const (
 	// sandboxTimeout is how long a node's first Pod may take to get its sandbox, on a slow host.
 	sandboxTimeout = 2 * time.Minute
@@ -35,17 +36,19 @@ func awaitSandbox(ctx context.Context, env *step.Env) error {
 	if err != nil || settings.RegisterNode != nil && !*settings.RegisterNode {
 		return err
 	}
-	env.UI.Printf("Waiting until node %s starts a Pod, up to %s", name, sandboxTimeout)
+	healthy := env.Config.Timeouts.KubeletHealthCheck
+	limit, firstPod := max(sandboxTimeout, healthy/2), max(firstPodTimeout, healthy/80)
+	env.UI.Printf("Waiting until node %s starts a Pod, up to %s", name, limit)
 	if sandboxReady(ctx, env) {
 		return nil
 	}
 	began := env.Host.Now()
 	failure := "node " + name + " has joined, but it cannot start Pods"
-	err = env.Guard(ctx, new(sandboxTimeout), env.KubeletTarget(), failure, func(ctx context.Context) error {
+	err = env.Guard(ctx, &limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitNode(ctx, name, func(_ *corev1.Node, pods []corev1.Pod) error {
 			given := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return cluster.IsMirror(&p) || !p.Spec.HostNetwork })
 			switch {
-			case sandboxReady(ctx, env), len(given) == 0 && env.Host.Now().Sub(began) >= firstPodTimeout:
+			case sandboxReady(ctx, env), len(given) == 0 && env.Host.Now().Sub(began) >= firstPod:
 				return nil
 			case len(given) == 0:
 				return errors.New("the cluster has not given the node a Pod yet")

@@ -45,6 +45,7 @@ func runWaitNode(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Waiting until node %s is Ready and runs a Pod, up to %s", name, *limit)
 	failure := "node " + name + " does not run Pods yet"
 	noNetwork, lacking := false, time.Time{}
+	patience := max(networkPodTimeout, *limit/24) // the default limit's 24th is networkPodTimeout
 	err := env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		due, err := podsDue(ctx, env, name)
 		if err != nil {
@@ -52,11 +53,11 @@ func runWaitNode(ctx context.Context, env *step.Env) error {
 		}
 		return env.Cluster.AwaitNode(ctx, name, func(reported *corev1.Node, pods []corev1.Pod) error {
 			switch now := env.Host.Now(); {
-			case !lacksNetwork(reported, pods):
+			case env.Config.NetworkAddOn.Name != "", !lacksNetwork(reported, pods):
 				lacking = time.Time{}
 			case lacking.IsZero():
 				lacking = now
-			case now.Sub(lacking) >= networkPodTimeout:
+			case now.Sub(lacking) >= patience:
 				noNetwork = true
 				return nil
 			}
@@ -93,8 +94,8 @@ func willHaveNetwork(env *step.Env) bool {
 	return env.Config.NetworkAddOn.Name != "" || slices.ContainsFunc(configured, isNetwork)
 }
 
-// networkPodTimeout is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all
-// its DaemonSets at once, but a busy cluster may take some seconds.
+// networkPodTimeout is how long the Pod of a network add-on that this run hasn't installed may come after kube-proxy's, longer with
+// a raised limit. The cluster gives a new node the Pods of all its DaemonSets at once, but a busy cluster may take some seconds.
 const networkPodTimeout = 10 * time.Second
 
 // lacksNetwork reports whether nothing is on its way to configure the node's network: kube-proxy's Pod already runs, and the node

@@ -152,6 +152,28 @@ func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	fact.NotIn(t, s.Said.String(), "runs Pods")
 }
 
+// TestWaitNodeForLateNetwork: the network's Pod may come long after kube-proxy's, if this run has installed the network, or the
+// limit suits a slow cluster.
+func TestWaitNodeForLateNetwork(t *testing.T) {
+	for name, change := range map[string]func(*config.Node){
+		"this run's network": func(n *config.Node) { n.NetworkAddOn.Name = config.Flannel },
+		"a slow cluster":     func(n *config.Node) { n.Join, n.Timeouts.KubeletHealthCheck = &config.Join{}, time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			change(s.Config)
+			api := &phasetest.OneNode{Plan: s.API, Node: phasetest.ReadyNode(corev1.ConditionFalse, "cni plugin not initialized"),
+				Running: []corev1.Pod{phasetest.APod("kube-proxy", "critical host ready")}}
+			s.Cluster, s.FakeHost.Has.Time = api, time.Now()
+			api.Passes = func() { s.FakeHost.Pass(networkPodTimeout) }
+			if err := step.Run(t.Context(), s.Env, []step.Phase{WaitNode()}, step.Options{}); err == nil {
+				t.Error("the wait ended without the network's Pod")
+			}
+			fact.NotIn(t, s.Said.String(), "no Pod network")
+		})
+	}
+}
+
 // TestWaitNodeWithoutNetwork: the node can't become Ready, and the run says so instead of waiting.
 func TestWaitNodeWithoutNetwork(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)

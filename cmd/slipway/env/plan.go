@@ -79,7 +79,7 @@ func (p Planning) Discover(ctx context.Context, real *linux.Host, self *config.J
 
 func (p Planning) Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	if p.Diff {
-		return joining.JoinedNode(ctx, administrator(real), self, opts)
+		return joining.JoinedNode(ctx, administrator(real, AskTimeout), self, opts)
 	}
 	node, err := joining.AssumedControlPlane(self, opts)
 	return node, nil, err

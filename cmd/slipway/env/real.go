@@ -65,11 +65,11 @@ func (a Acting) Discover(ctx context.Context, real *linux.Host, self *config.Joi
 }
 
 func (Acting) Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
-	return joining.JoinedNode(ctx, administrator(real), self, opts)
+	return joining.JoinedNode(ctx, administrator(real, config.DefaultLimits().KubernetesAPICall), self, opts)
 }
 
 func (Acting) Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error) {
-	stored, err := joining.StoredConfiguration(ctx, administrator(real))
+	stored, err := joining.StoredConfiguration(ctx, administrator(real, AskTimeout))
 	switch {
 	case err == nil:
 		return stored, nil, nil
@@ -226,8 +226,8 @@ func NewDiscovery(real *linux.Host, said ui.UI, limit time.Duration, opts config
 }
 
 // administrator is the API with admin.conf, which a join's earlier phases have written. It's only read from, so plans may use it.
-func administrator(real *linux.Host) cluster.Cluster {
-	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTimeout})
+func administrator(real *linux.Host, limit time.Duration) cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: limit})
 }
 
 // ClusterOfNode is this node's cluster as seen by its administrator or, on a worker, by its kubelet.

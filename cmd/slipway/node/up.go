@@ -74,7 +74,9 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	prepare.DetectControlPlane(p.Env)
 	begin(cmd.Context(), p)
 	node := p.Env.Config
-	machine = machine.With(func(m *config.Machine) { m.Kubelet, m.KubeletExtraArgs = node.Kubelet, node.KubeletExtraArgs })
+	machine = machine.With(func(m *config.Machine) {
+		m.Kubelet, m.KubeletExtraArgs, m.Timeouts = node.Kubelet, node.KubeletExtraArgs, node.Timeouts
+	})
 	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, node))
 }
 

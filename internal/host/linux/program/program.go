@@ -21,7 +21,7 @@ import (
 func Command(ctx context.Context, name string, args ...string) (cmd *exec.Cmd, explain func(error) error) {
 	cmd = exec.CommandContext(ctx, name, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second // for children that keep its output open
+	cmd.WaitDelay = 5 * time.Second // for children that keep its output open
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	return cmd, func(err error) error {
