@@ -60,7 +60,11 @@ func (c *cleanup) removeEtcdData(context.Context) {
 		return
 	}
 	dir, failures := node.EtcdDataDir(data), len(c.failed)
-	defer func() { c.dataLeft = len(c.failed) > failures }()
+	defer func() {
+		if len(c.failed) > failures {
+			c.records = append(c.records, asidePath(n))
+		}
+	}()
 	switch {
 	case !filepath.IsAbs(dir):
 		c.warnf("the static Pod of etcd does not say where its data is, so the data stays")
@@ -140,12 +144,12 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 func (c *cleanup) removeDirectories(context.Context) {
 	p := c.Config.Paths
 	c.removeTree(p.Kubelet)
-	c.removeManifests()
 	if p.PKI == config.DefaultCertificatesDir {
 		c.removeTree(p.PKI)
 	} else {
 		c.removeCertificates()
 	}
+	c.removeManifests() // only now: the API server's says where the certificates are
 	names := kubeconfigFiles()
 	for _, name := range names {
 		c.removeFile(filepath.Join(p.Kubernetes, name))
@@ -166,15 +170,15 @@ func (c *cleanup) removeAccounts(context.Context) {
 	c.record(c.Accounts().RemoveGroups())
 }
 
-// removeManifests keeps the static Pod that says where etcd's data is, as long as the data is there.
+// removeManifests keeps a static Pod that says where etcd's data or the certificates are, as long as any of these are there.
 func (c *cleanup) removeManifests() {
 	dir := c.Config.Paths.Manifests
-	if !c.dataLeft {
+	if len(c.records) == 0 {
 		c.removeTree(dir)
 		return
 	}
 	for _, name := range c.entries(dir) {
-		if path := filepath.Join(dir, name); path != asidePath(c.Config) {
+		if path := filepath.Join(dir, name); !slices.Contains(c.records, path) {
 			c.removeFile(path)
 		}
 	}
@@ -182,7 +186,7 @@ func (c *cleanup) removeManifests() {
 
 // removeCertificates removes files by name: a directory the user chose may hold other certificates.
 func (c *cleanup) removeCertificates() {
-	pki := c.Config.Paths.PKI
+	pki, failures := c.Config.Paths.PKI, len(c.failed)
 	names := map[string][]string{}
 	for _, file := range certificateFiles() {
 		for _, ext := range []string{".crt", ".key", ".pub"} {
@@ -194,6 +198,9 @@ func (c *cleanup) removeCertificates() {
 	for _, dir := range []string{filepath.Join(pki, "etcd"), pki} {
 		c.removeLeftovers(dir, names[dir])
 		c.removeEmpty(dir)
+	}
+	if len(c.failed) > failures {
+		c.records = append(c.records, c.Config.Paths.StaticPod(manifests.APIServerName), asidePath(c.Config))
 	}
 }
 
