@@ -223,6 +223,21 @@ func TestMoveOn(t *testing.T) {
 	}
 }
 
+// TestMoveOfAnotherMember: a journal that a reset by kubeadm has left isn't this node's.
+func TestMoveOfAnotherMember(t *testing.T) {
+	s, _ := single(t)
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0x7a, 1, true))
+	m, _, err := New(s.Host, s.Config, toNext)
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, m.record(t.Context(), s.Env))
+	if m, _, err = New(s.Host, s.Config, toNext); err != nil || len(m.From) != 1 {
+		t.Errorf("from %v, %v", m, err)
+	}
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0x7b, 1, true))
+	_, _, err = New(s.Host, s.Config, toNext)
+	fact.Error(t, err, node.MoveJournalPath(s.Config.Paths), "7a", "7b")
+}
+
 // TestRefusals change nothing.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {

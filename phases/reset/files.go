@@ -52,6 +52,7 @@ var pluginDirectories = []string{
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	c.removeFile(node.EtcdJournalPath(n.Paths))
+	c.removeFile(node.MoveJournalPath(n.Paths)) // the next node here isn't at these addresses
 	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n.Paths)))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
