@@ -48,7 +48,8 @@ func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) 
 	m.From = slices.DeleteFunc(append(m.From, advertised), func(a netip.Addr) bool { return a == wanted.To })
 	slices.SortFunc(m.From, netip.Addr.Compare)
 	m.From, m.To = slices.Compact(m.From), wanted.To
-	m.NodeIP, m.Server = cmp.Or(wanted.NodeIP, m.NodeIP), cmp.Or(wanted.Server, m.Server)
+	m.NodeIP = cmp.Or(wanted.NodeIP, m.ReplaceAddresses(m.NodeIP)) // the interrupted move's may be an address that the host has no longer
+	m.Server = cmp.Or(wanted.Server, m.ReplaceAddresses(m.Server))
 	return m, n.With(func(n *config.Node) { n.FormerAddresses, n.AdvertiseAddress = m.From, m.To }), nil
 }
 
