@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -141,5 +142,17 @@ func TestKubeletSettingsOfFlags(t *testing.T) {
 	want.ProtectKernelDefaults, want.RotateCertificates = true, true
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnseenFlagsInComments: a commented line of an environment file sets no variable.
+func TestUnseenFlagsInComments(t *testing.T) {
+	for line, seen := range map[string]bool{"MORE=--v=2": true, "# MORE=--v=2": false, "  ;MORE=--v=2": false} {
+		s := newStage(t)
+		fixture.Put(t, s.root, "/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $MORE\n")
+		fixture.Put(t, s.root, "/etc/default/kubelet", line+"\n")
+		if why := UnseenFlags(s.host, &s.node.Machine); strings.Contains(why, "$MORE") == seen {
+			t.Errorf("%q: %q", line, why)
+		}
 	}
 }
