@@ -330,7 +330,7 @@ func TestPrepareDefaultSocket(t *testing.T) {
 	}
 }
 
-// TestPrepareFindsNamedRuntime: of several runtimes, a named socket and a node's kubelet choose containerd.
+// TestPrepareFindsNamedRuntime: of several runtimes, a named socket and a node's kubelet choose one.
 func TestPrepareFindsNamedRuntime(t *testing.T) {
 	crio := host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
 	for name, tt := range map[string]struct {
@@ -338,10 +338,13 @@ func TestPrepareFindsNamedRuntime(t *testing.T) {
 		packaged       bool   // containerd is a package's
 		want           runtimeOwner
 	}{
-		"named":             {named: containerd.Socket, packaged: true, want: foreignRuntime},
-		"a kubelet's":       {kubelet: containerd.Socket, packaged: true, want: foreignRuntime},
-		"none yet":          {named: "unix://" + config.KnownSockets()[0], want: noRuntime},
-		"neither, with one": {want: foreignRuntime},
+		unit           string
+		"named":                   {named: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
+		"a kubelet's":             {kubelet: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
+		"a kubelet's other":       {kubelet: "unix:///var/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"a kubelet's other, /run": {kubelet: "/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"none yet":                {named: "unix://" + config.KnownSockets()[0], want: noRuntime, unit: containerd.Unit},
+		"neither, with one":       {want: foreignRuntime, unit: "crio.service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, root := newBareHost(t)
@@ -357,11 +360,7 @@ func TestPrepareFindsNamedRuntime(t *testing.T) {
 			env.Machine.CRISocket = tt.named
 			got, err := (&Prepare{}).findRuntime(t.Context(), env)
 			phasetest.Fatal(t, err)
-			wantUnit := containerd.Unit
-			if name == "neither, with one" {
-				wantUnit = "crio.service"
-			}
-			if got.owner != tt.want || got.unit != wantUnit {
+			if got.owner != tt.want || got.unit != tt.unit {
 				t.Errorf("found %+v", got)
 			}
 		})
