@@ -192,3 +192,16 @@ func TestDroppedImages(t *testing.T) {
 		})
 	}
 }
+
+// TestDroppedBuilds: builds of the operator's own don't vanish without a word either if all components have the same tag.
+func TestDroppedBuilds(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	var want []phasetest.FoundAs
+	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		s.EditPod(t, component, ":v1.36.4\n", ":v1.36.4_own.1\n")
+		want = append(want, phasetest.FoundAs{Name: "warning StaticPodEdits", Facts: []string{component}, List: "registry.k8s.io/" + component + ":v1.36.4_own.1"})
+	}
+	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...)
+	s.Config.Upgrade.From = "v1.36.4+own.1"
+	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env))
+}
