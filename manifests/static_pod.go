@@ -136,6 +136,13 @@ func componentFirst(pod *corev1.Pod) {
 	}
 }
 
+// ContainerIndex returns the index of a component's container in its manifest, for a JSON patch of that.
+func ContainerIndex(manifest []byte) int {
+	pod := &corev1.Pod{}
+	_ = yaml.Unmarshal(manifest, pod) // nothing there: 0
+	return componentContainer(pod)
+}
+
 // componentContainer returns the index of a component's container in its static Pod, which has the component's name; 0 if none does.
 func componentContainer(pod *corev1.Pod) int {
 	return max(0, slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {

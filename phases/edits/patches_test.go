@@ -31,7 +31,7 @@ func TestCommandPatches(t *testing.T) {
 		{"x -a=1 -c v -d w", "x -a=1", "x -a=1 -n", "x -a=1 -n -c v -d w"},
 	} {
 		next := strings.Fields(c.next)
-		operations := commandPatch(strings.Fields(c.have), strings.Fields(c.before), next)
+		operations := commandPatch(0, strings.Fields(c.have), strings.Fields(c.before), next)
 		file, err := yaml.Marshal(operations)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@
 package edits
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -41,4 +43,49 @@ func TestSidecarIsNoEdit(t *testing.T) {
 	configured(t, s, metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", configurationFields, time.Hour)}})
 	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env),
 		phasetest.FoundAs{Name: "warning StaticPodEdits", Facts: []string{manifests.APIServerName}, List: "- --v=4"})
+}
+
+// TestPatchesBesideSidecars: the printed patches change the API server's flags, not a sidecar's, whether today's patches add the sidecar,
+// or another printed patch does.
+func TestPatchesBesideSidecars(t *testing.T) {
+	changed := metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", configurationFields, time.Hour)}}
+	for name, row := range map[string]struct {
+		stage          func(*testing.T) *phasetest.Stage
+		stored         metav1.ObjectMeta
+		kept, doubtful []string
+	}{
+		"from a patch": {stage: withSidecar, kept: []string{"kube-apiserverzz-edits+json.yaml"}},
+		"in doubt":     {stage: withSidecar, stored: changed, doubtful: []string{"kube-apiserverzz-edits-doubtful+json.yaml"}},
+		"by hand": {stage: func(t *testing.T) *phasetest.Stage {
+			s := phasetest.PlaneToUpgrade(t)
+			s.EditPod(t, manifests.APIServerName, "  containers:\n", "  containers:\n  - {name: side, image: 'side:1', command: [side]}\n")
+			return s
+		}, stored: changed, kept: []string{"kube-apiserver0-sidecars+strategic.yaml"}, doubtful: []string{"kube-apiserver0-doubtful+json.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := row.stage(t)
+			s.EditPod(t, manifests.APIServerName, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n")
+			manifestsWrittenAt(t, s, manifestsWritten)
+			configured(t, s, row.stored)
+			kept, doubtful := editNames(t, s)
+			if !slices.Equal(kept, row.kept) || !slices.Equal(doubtful, row.doubtful) {
+				t.Fatalf("patches %q, %q", kept, doubtful)
+			}
+			patches, err := PatchesOf(t.Context(), s.Env)
+			phasetest.Fatal(t, err)
+			for _, f := range slices.Concat(patches.Kept, patches.Doubtful) {
+				s.Put(t, "/patches/"+f.Name, string(f.Data))
+			}
+			s.Config.PatchesDir = "/patches"
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env))
+			list, err := node.Replacements(s.Env)
+			phasetest.Fatal(t, err)
+			pod, err := manifests.DecodePod(list[1].Wanted)
+			phasetest.Fatal(t, err)
+			server, side := pod.Spec.Containers[0], pod.Spec.Containers[1]
+			if server.Name != manifests.APIServerName || !slices.Contains(server.Command, "--v=4") || !slices.Equal(side.Command, []string{"side"}) {
+				t.Errorf("the upgrade writes\n%s", list[1].Wanted)
+			}
+		})
+	}
 }
