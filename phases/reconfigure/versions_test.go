@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestPinnedEtcd: no change gives an etcd 3.5 the flags of 3.6; a change of the API server alone leaves it as it is.
+func TestPinnedEtcd(t *testing.T) {
+	const etcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
+	s := live(t)
+	cm := node.ConfigMap("kubeadm-config")
+	_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
+		const dir = "dataDir: /var/lib/etcd"
+		cm.Data["ClusterConfiguration"] = strings.Replace(cm.Data["ClusterConfiguration"], dir, dir+"\n    imageTag: 3.5.24-0", 1)
+		return true, nil
+	})
+	phasetest.Fatal(t, err)
+	s.EditPod(t, manifests.EtcdName, manifests.ImageOf([]byte(s.Get(t, etcdManifest))), "registry.k8s.io/etcd:3.5.24-0")
+	s.EditPod(t, manifests.EtcdName, "--feature-gates=InitialCorruptCheck=true", "--experimental-initial-corrupt-check=true")
+	s.EditPod(t, manifests.EtcdName, "--watch-progress-notify-interval=5s", "--experimental-watch-progress-notify-interval=5s")
+	before := files(t, s)
+	fact.Error(t, run(t, s), "EtcdImageTag", "3.5.24-0", "`slipway upgrade apply`")
+	fact.Error(t, toStored(t, s), "EtcdImageTag", "3.5.24-0")
+	if diff := cmp.Diff(before, files(t, s)); diff != "" || state(t, s) != "" {
+		t.Errorf("files:\n%s", diff)
+	}
+	s.Put(t, config.EncryptionFile, "kind: EncryptionConfiguration\n")
+	c, _, err := loaderOn(s).Encryption(t.Context())
+	phasetest.Fatal(t, err)
+	s.Config = c.Node
+	phasetest.Fatal(t, step.Run(t.Context(), s.Env, New(c, "/usr/bin/slipway").APIServerPhases(), step.Options{}))
+	fact.In(t, s.Get(t, apiServer), manifests.EncryptionFlag)
+	if s.Get(t, etcdManifest) != before[etcdManifest] {
+		t.Error("etcd has changed, too")
+	}
+}
