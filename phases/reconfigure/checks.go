@@ -35,7 +35,7 @@ func question(env *step.Env, name, asks string, find func(context.Context, *step
 func (r *Run) controlPlaneChecks(env *step.Env) []preflight.Check {
 	return append(clusterChecks(env), r.quotaQuestion(env), r.etcdTag(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
 		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
-		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings))
+		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings), node.NewPatchedImagesCheck(env))
 }
 
 // etcdTag checks the version of an etcd whose static Pod this run replaces.

@@ -224,6 +224,9 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 		if err := edits.RefuseLoss(ctx, env); err != nil {
 			return err
 		}
+		if err := node.RefuseOtherVersions(env); err != nil {
+			return err
+		}
 		if err := r.writeProfileFiles(env); err != nil {
 			return err
 		}

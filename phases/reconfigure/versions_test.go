@@ -4,6 +4,7 @@
 package reconfigure
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,5 +46,28 @@ func TestPinnedEtcd(t *testing.T) {
 	fact.In(t, s.Get(t, apiServer), manifests.EncryptionFlag)
 	if s.Get(t, etcdManifest) != before[etcdManifest] {
 		t.Error("etcd has changed, too")
+	}
+}
+
+// TestPatchedImages: patches from an earlier upgrade don't take a component back to their version, whether or not preflight runs.
+func TestPatchedImages(t *testing.T) {
+	const image = "example.com/kube-scheduler:v1.36.4"
+	s := live(t)
+	changeElsewhere(t, s)
+	s.Put(t, "/patches/kube-scheduler.yaml", "spec: {containers: [{name: kube-scheduler, image: '"+image+"'}]}\n")
+	before := files(t, s)
+	c, _, err := loaderOn(s).Stored(t.Context())
+	phasetest.Fatal(t, err)
+	for _, without := range [][]string{nil, {"preflight"}} {
+		s.Config = c.Node.With(func(n *config.Node) { n.PatchesDir, n.IgnorePreflightErrors = "/patches", []string{"all"} })
+		phases := slices.DeleteFunc(New(c, "/usr/bin/slipway").NodePhases(), func(p step.Phase) bool { return slices.Contains(without, p.Name) })
+		err := step.Run(t.Context(), s.Env, phases, step.Options{})
+		fact.Error(t, err, "kube-scheduler.yaml", image, "v1.37.2")
+		if named := strings.Contains(err.Error(), "PatchedImages"); named != (without == nil) {
+			t.Errorf("without %q: %v", without, err)
+		}
+		if diff := cmp.Diff(before, files(t, s)); diff != "" {
+			t.Errorf("files:\n%s", diff)
+		}
 	}
 }
