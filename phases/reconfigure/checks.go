@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -69,6 +70,19 @@ func clusterChecks(env *step.Env) []preflight.Check {
 		node.NewQuorumCheckIf(env, stops, node.AwaitPeers),
 	}
 }
+
+// newerCoreDNS finds that the change would leave CoreDNS as it is.
+func newerCoreDNS(ctx context.Context, env *step.Env) []fault.Finding {
+	err := addon.RefuseNewerCoreDNS(ctx, env)
+	if err == nil {
+		return nil
+	}
+	f := fault.Of(err)
+	f.Name = coreDNSCheck
+	return []fault.Finding{f}
+}
+
+const coreDNSCheck = "NewerCoreDNS"
 
 const encryptionCheck = "EncryptionFile"
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -69,5 +71,31 @@ func TestPatchedImages(t *testing.T) {
 		if diff := cmp.Diff(before, files(t, s)); diff != "" {
 			t.Errorf("files:\n%s", diff)
 		}
+	}
+}
+
+// TestNewerCoreDNS: a change of CoreDNS's repository alone doesn't pretend to work if somebody has installed a newer version.
+func TestNewerCoreDNS(t *testing.T) {
+	const documents = ofCluster + "dns: {imageRepository: example.org/next"
+	s := live(t)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}}
+	image := func() *string { return &d.Spec.Template.Spec.Containers[0].Image }
+	_, err := s.API.Update(t.Context(), d, func() (bool, error) {
+		*image() = "registry.k8s.io/coredns/coredns:v1.99.0"
+		return true, nil
+	})
+	phasetest.Fatal(t, err)
+	before, had := files(t, s), configuration(t, s)
+	err = step.Run(t.Context(), s.Env, changeTo(t, s, documents+"}\n").Phases(), step.Options{})
+	fact.Error(t, err, coreDNSCheck, "1.99.0", "dns.imageTag", "v1.99.0")
+	if diff := cmp.Diff(before, files(t, s)) + cmp.Diff(had, configuration(t, s)); diff != "" || state(t, s) != "" {
+		t.Errorf("files and configuration:\n%s", diff)
+	}
+	withControllers(t, s)
+	phasetest.Fatal(t, step.Run(t.Context(), s.Env, changeTo(t, s, documents+", imageTag: v1.99.0}\n").Phases(), step.Options{}))
+	_, err = s.API.Get(t.Context(), d)
+	phasetest.Fatal(t, err)
+	if got := *image(); got != "example.org/next/coredns:v1.99.0" {
+		t.Errorf("CoreDNS has the image %s", got)
 	}
 }
