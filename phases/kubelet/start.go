@@ -106,7 +106,7 @@ func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File
 	if err := ensureServingPair(env); err != nil {
 		return err
 	}
-	return ensureUnitIsCurrent(ctx, env)
+	return EnsureUnitIsCurrent(ctx, env)
 }
 
 // startAgain starts the kubelet of a working node whose new files couldn't be written, for example on a full disk: each file is
@@ -133,8 +133,8 @@ func explainedJob(ctx context.Context, env *step.Env, err error) error {
 	return diagnose.Explain(ctx, env.Host, env.Host.Now(), env.KubeletTarget(), err)
 }
 
-// ensureUnitIsCurrent makes systemd reload the kubelet's unit if it has changed on disk: reloading takes a tenth of a second.
-func ensureUnitIsCurrent(ctx context.Context, env *step.Env) error {
+// EnsureUnitIsCurrent makes systemd reload the kubelet's unit if it has changed on disk: reloading takes a tenth of a second.
+func EnsureUnitIsCurrent(ctx context.Context, env *step.Env) error {
 	if unit, err := env.Host.Unit(ctx, node.KubeletUnit); err == nil && unit.Current {
 		return nil
 	}

@@ -43,6 +43,9 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 	if err := node.RefuseOtherVersions(env); err != nil {
 		return err
 	}
+	if err := node.Check(ctx, env, etcdTagQuestions(env)...); err != nil {
+		return err
+	}
 	mine, err := node.AcquireLease(ctx, env, node.ForUpgrade)
 	if err != nil {
 		return err
