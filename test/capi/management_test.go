@@ -42,6 +42,9 @@ type host interface {
 	address() string
 }
 
+// unit is a controller's name in systemd.
+func unit(c management.Controller) string { return "capi-" + c.Name }
+
 // runsControllers starts the released controllers beside the API server.
 func (s *suite) runsControllers(h host, kubeconfig []byte) {
 	s.Helper()
@@ -60,7 +63,7 @@ func (s *suite) runsControllers(h host, kubeconfig []byte) {
 	}
 	dir = h.install(dir)
 	for _, c := range management.Controllers {
-		h.start("capi-"+c.Name, filepath.Join(dir, "kubeconfig"), filepath.Join(dir, c.Name), c.Args(dir)...)
+		h.start(unit(c), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, c.Name), c.Args(dir)...)
 	}
 	for _, c := range management.Controllers {
 		s.eventually("the controller "+c.Name+" is ready", machineLimit, func() error { return s.isReady(h, c) })

@@ -8,7 +8,6 @@ package capi
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/klog/v2"
@@ -44,6 +43,7 @@ func newScenario(t *testing.T) *scenario {
 	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab}
 	s.try(lab.Down(t.Context())) // left by an interrupted run
 	t.Cleanup(s.down)
+	defer t.Cleanup(s.explain) // the last cleanup is the first to run, so the provider and the balancer still do
 	for _, minor := range []string{"", older} {
 		lab.Bundles[lab.VersionOf(minor)] = s.bundle(minor)
 	}
@@ -55,9 +55,6 @@ func newScenario(t *testing.T) *scenario {
 }
 
 func (s *scenario) down() {
-	if s.Failed() {
-		s.explain()
-	}
 	if used, err := s.lab.ProcessorTime(); err == nil {
 		s.Logf("the machines used %.0fs of processor time", used.Seconds())
 	}
@@ -101,26 +98,6 @@ func (m machine) start(name, kubeconfig, program string, args ...string) {
 		"systemd-run", "--unit=" + name, "--property=Restart=always", "--setenv=KUBECONFIG=" + kubeconfig, program,
 	}, args)...)
 	m.try(err)
-}
-
-// explain prints what's needed to understand a failure.
-func (s *scenario) explain() {
-	show := func(node *nodes.Node, args ...string) {
-		out, _ := node.Combined(context.Background(), args...)
-		s.Logf("%s$ %s\n%s", node.Name(), strings.Join(args, " "), out)
-	}
-	all, _ := s.lab.Nodes()
-	for _, node := range all {
-		if node.Name() == managementName {
-			show(node, "kubectl", "--kubeconfig="+adminPath, "get", "cluster-api", "-A", "-o", "wide")
-			show(node, "journalctl", "--no-pager", "-o", "cat", "-u", "capi-*", "-n", "60")
-			continue
-		}
-		show(node, "cloud-init", "status", "--long")
-		show(node, "tail", "--lines=200", "/var/log/cloud-init-output.log")
-		show(node, "slipway", "diagnose")
-		show(node, "journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "-n", "40")
-	}
 }
 
 // bundle makes a bundle of a minor version of Kubernetes. Its etcd and CoreDNS are the newest's, as Slipway chooses those by its
