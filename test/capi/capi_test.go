@@ -8,10 +8,8 @@ package capi
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -122,24 +120,6 @@ func (s *scenario) is(what string, planes, workers int, version string) {
 	}
 }
 
-// nothingFailed ends the test if cloud-init has failed on a machine: nobody would try again.
-func (s *scenario) nothingFailed() {
-	s.Helper()
-	machines, err := s.machines()
-	if err != nil {
-		return // a wait asks again
-	}
-	for _, m := range machines {
-		node, err := s.lab.Node(m.Spec.InfrastructureRef.Name)
-		if err != nil || !node.Running() || !m.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if out, _ := node.Combined(s.Context(), "cloud-init", "status", "--long"); strings.Contains(out, "status: error") {
-			s.Fatalf("the bootstrap of %s failed:\n%s", m.Name, out)
-		}
-	}
-}
-
 // hasControlPlane asks Cluster API, which looks at the components and at etcd's members.
 func (s *scenario) hasControlPlane(replicas int, version string) error {
 	s.Helper()
@@ -225,21 +205,6 @@ func (s *scenario) hasNodes(planes, workers int, version string) error {
 		return fmt.Errorf("the Nodes are %q, %d of them control planes; the Machines' are %q", names, found, want)
 	}
 	return nil
-}
-
-// bootstrapped checks that a machine's only boot ran Slipway by kubeadm's name, and did all that Cluster API asked for.
-func (s *scenario) bootstrapped(node *nodes.Node) {
-	s.Helper()
-	for _, args := range [][]string{
-		{"cmp", "/usr/local/bin/kubeadm", "/usr/local/bin/slipway"}, {"test", "-s", "/run/cluster-api/bootstrap-success.complete"},
-		{"test", "-e", "/var/lib/kubelet/config.yaml"},
-	} {
-		// The machine may be Ready before the command has ended.
-		s.eventually(fmt.Sprintf("%s: %q", node.Name(), args), machineLimit, func() error {
-			out, err := node.Combined(s.Context(), args...)
-			return errors.WithMessage(err, out)
-		})
-	}
 }
 
 // deletes takes the cluster away, and all its machines with it.

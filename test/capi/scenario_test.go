@@ -32,6 +32,7 @@ type scenario struct {
 	*suite
 	lab        *provider.Lab
 	management *nodes.Node
+	succeeded  map[string]bool // the Machines on which cloud-init has ended without an error
 }
 
 // newScenario makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it. It goes at
@@ -40,7 +41,7 @@ func newScenario(t *testing.T) *scenario {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
 	lab := &provider.Lab{Lab: openLab(t), Bundles: map[string]string{}}
-	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab}
+	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab, succeeded: map[string]bool{}}
 	s.try(lab.Down(t.Context())) // left by an interrupted run
 	t.Cleanup(s.down)
 	defer t.Cleanup(s.explain) // the last cleanup is the first to run, so the provider and the balancer still do
