@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -165,46 +164,6 @@ func (s *scenario) hasWorkers(replicas int, version string) error {
 
 func counts(want int, all ...*int32) bool {
 	return !slices.ContainsFunc(all, func(n *int32) bool { return n == nil || int(*n) != want })
-}
-
-// hasNodes asks the cluster itself: its Nodes are those of the Machines, they're Ready, and run the version.
-func (s *scenario) hasNodes(planes, workers int, version string) error {
-	kubeconfig := &corev1.Secret{}
-	if err := s.get(kubeconfig, clusterName+"-kubeconfig"); err != nil {
-		return err
-	}
-	_, c := s.connect(kubeconfig.Data["value"])
-	machines, err := s.machines()
-	if err != nil {
-		return err
-	}
-	list := &corev1.NodeList{}
-	if err := c.List(s.Context(), list); err != nil {
-		return err
-	}
-	var names, want []string
-	found := 0
-	for _, node := range list.Items {
-		names = append(names, node.Name)
-		if _, isPlane := node.Labels["node-role.kubernetes.io/control-plane"]; isPlane {
-			found++
-		}
-		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
-		if !ready || node.Status.NodeInfo.KubeletVersion != version {
-			return fmt.Errorf("%s is Ready: %v, with %s", node.Name, ready, node.Status.NodeInfo.KubeletVersion)
-		}
-	}
-	for _, machine := range machines {
-		want = append(want, machine.Status.NodeRef.Name)
-	}
-	slices.Sort(names)
-	slices.Sort(want)
-	if !slices.Equal(names, want) || found != planes || len(names) != planes+workers {
-		return fmt.Errorf("the Nodes are %q, %d of them control planes; the Machines' are %q", names, found, want)
-	}
-	return nil
 }
 
 // deletes takes the cluster away, and all its machines with it.
