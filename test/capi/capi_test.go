@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -79,16 +80,40 @@ func (s *scenario) upgrades(version string) {
 	})
 }
 
-// loses cuts the power of a machine with a label.
+// loses cuts the power of a machine with a label. Cluster API replaces this Machine, and no other.
 func (s *scenario) loses(label string) {
 	s.Helper()
+	all, err := s.machines()
+	s.try(err)
 	machines, err := s.machines(client.HasLabels{label})
 	s.try(err)
 	lost := machines[len(machines)-1]
 	s.Logf("%s dies", lost.Name)
 	node := s.nodeOf(lost)
 	s.eventually(node.Name()+" is off", machineLimit, func() error { return node.Kill(s.Context()) })
-	s.goes(&lost, 2*machineLimit)
+	s.eventually(lost.Name+" is gone", 2*machineLimit, func() error { return s.losesOnly(lost.Name, all) })
+}
+
+// losesOnly reports an error until a Machine is gone. It ends the test if another one goes.
+func (s *scenario) losesOnly(lost string, before []clusterv1.Machine) error {
+	s.Helper()
+	now, err := s.machines()
+	if err != nil {
+		return err
+	}
+	stays := map[string]bool{} // false for a Machine that's about to go
+	for _, m := range now {
+		stays[m.Name] = m.DeletionTimestamp.IsZero()
+	}
+	for _, m := range before {
+		if m.Name != lost && !stays[m.Name] {
+			s.Fatalf("%s goes, too", m.Name)
+		}
+	}
+	if _, isThere := stays[lost]; isThere {
+		return errors.New("it's still there")
+	}
+	return nil
 }
 
 func (s *scenario) machines(options ...client.ListOption) ([]clusterv1.Machine, error) {
