@@ -12,6 +12,7 @@ import (
 
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,11 +163,12 @@ func (s *scenario) hasControlPlane(replicas int, version string) error {
 			return fmt.Errorf("%s: %+v", kind, meta.FindStatusCondition(p.Status.Conditions, kind))
 		}
 	}
-	if p.Status.ObservedGeneration != p.Generation || !counts(replicas, p.Status.Replicas, p.Status.ReadyReplicas, p.Status.UpToDateReplicas) {
-		return fmt.Errorf("its status is %+v", p.Status)
+	have := []*int32{p.Status.Replicas, p.Status.ReadyReplicas, p.Status.UpToDateReplicas}
+	if err := counts(replicas, have, p.Generation, p.Status.ObservedGeneration); err != nil {
+		return err
 	}
-	if have := p.Status.Versions; len(have) != 1 || have[0].Version != version {
-		return fmt.Errorf("it has %v", have)
+	if v := p.Status.Versions; len(v) != 1 || v[0].Version != version {
+		return fmt.Errorf("it has %v", v)
 	}
 	return nil
 }
@@ -181,14 +183,17 @@ func (s *scenario) hasWorkers(replicas int, version string) error {
 	if d.Spec.Template.Spec.Version != version {
 		return fmt.Errorf("they're to have %s", d.Spec.Template.Spec.Version)
 	}
-	if d.Status.ObservedGeneration != d.Generation || !counts(replicas, d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpToDateReplicas) {
-		return fmt.Errorf("their status is %+v", d.Status)
-	}
-	return nil
+	have := []*int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpToDateReplicas}
+	return counts(replicas, have, d.Generation, d.Status.ObservedGeneration)
 }
 
-func counts(want int, all ...*int32) bool {
-	return !slices.ContainsFunc(all, func(n *int32) bool { return n == nil || int(*n) != want })
+// counts compares a status's replicas, all, the ready and the up to date, with the wanted number.
+func counts(want int, have []*int32, generation, observed int64) error {
+	all, ready, upToDate := ptr.Deref(have[0], -1), ptr.Deref(have[1], -1), ptr.Deref(have[2], -1)
+	if w := int32(want); generation == observed && all == w && ready == w && upToDate == w {
+		return nil
+	}
+	return fmt.Errorf("%d replicas, %d ready, %d up to date, want %d; generation %d of %d", all, ready, upToDate, want, observed, generation)
 }
 
 // deletes takes the cluster away, and all its machines with it.
