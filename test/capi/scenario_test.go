@@ -96,7 +96,8 @@ func (m machine) address() string { return m.management.IP() }
 func (m machine) start(name, kubeconfig, program string, args ...string) {
 	m.Helper()
 	_, err := m.management.Output(m.Context(), slices.Concat([]string{
-		"systemd-run", "--unit=" + name, "--property=Restart=always", "--setenv=KUBECONFIG=" + kubeconfig, program,
+		"systemd-run", "--unit=" + name, "--property=Restart=always", "--property=RestartSec=5", "--property=StartLimitIntervalSec=0",
+		"--setenv=KUBECONFIG=" + kubeconfig, program,
 	}, args)...)
 	m.try(err)
 }
