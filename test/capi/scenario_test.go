@@ -35,23 +35,29 @@ type scenario struct {
 	succeeded  map[string]bool // the Machines on which cloud-init has ended without an error
 }
 
-// newScenario makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it. It goes at
-// the test's end.
-func newScenario(t *testing.T) *scenario {
+// openScenario returns a scenario without machines. It goes at the test's end.
+func openScenario(t *testing.T) *scenario {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
 	lab := &provider.Lab{Lab: openLab(t), Bundles: map[string]string{}}
 	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab, succeeded: map[string]bool{}}
 	s.try(lab.Down(t.Context())) // left by an interrupted run
 	t.Cleanup(s.down)
+	return s
+}
+
+// newScenario makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it.
+func newScenario(t *testing.T) *scenario {
+	t.Helper()
+	s := openScenario(t)
 	defer t.Cleanup(s.explain) // the last cleanup is the first to run, so the provider and the balancer still do
 	for _, minor := range []string{"", older} {
-		lab.Bundles[lab.VersionOf(minor)] = s.bundle(minor)
+		s.lab.Bundles[s.lab.VersionOf(minor)] = s.bundle(minor)
 	}
 	kubeconfig := s.goesUp()
 	s.config, s.client = s.connect(kubeconfig)
 	s.runsControllers(machine{s}, kubeconfig)
-	s.provides(lab, s.balances(lab))
+	s.provides(s.lab, s.balances(s.lab))
 	return s
 }
 
