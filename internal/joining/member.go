@@ -35,7 +35,7 @@ func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thi
 		return nil
 	}
 	d.UI.Printf("This host has joined the cluster at %s before; using its own credentials", conf.Server)
-	return &config.Join{Server: conf.Server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath,
+	return &config.Join{Server: conf.Server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath, Rejoins: true,
 		Kubeconfig: config.NewSecret(string(conf.Data))}
 }
 
@@ -99,7 +99,7 @@ func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 	return err == nil || errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// hasCertificates reports whether a control plane has the files that only a token may read. A worker needs none.
+// hasCertificates reports whether a control plane has had the files that only a token may read. A worker needs none.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
 	return self.ControlPlane == nil || thisnode.IsControlPlane(d.Host)
 }
