@@ -50,7 +50,7 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	}
 	join.Began = began
 	api := d.Connect([]byte(join.Kubeconfig.Reveal()))
-	stored, err := d.stored(ctx, api, self)
+	stored, err := d.stored(ctx, api, join, self.Discovery.TLSBootstrapToken)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,10 +106,14 @@ const (
 )
 
 // stored makes the first request with the joining node's credentials.
-func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) ([]byte, error) {
+func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, join *config.Join, token string) ([]byte, error) {
 	stored, err := onceKnown(ctx, func(ctx context.Context) ([]byte, error) { return StoredConfiguration(ctx, api) })
-	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
-		err = refused(err, self.Discovery.TLSBootstrapToken)
+	switch {
+	case !apierrors.IsUnauthorized(err) || ctx.Err() != nil:
+	case join.Rejoins:
+		err = refusedMember(err, join)
+	default:
+		err = refused(err, token)
 	}
 	return stored, err
 }
@@ -132,7 +136,7 @@ func refused(err error, token string) error {
 		return fault.WithRemedy(err, "create a new one with `slipway token create --print-join-command` on a control plane")
 	}
 	err = errors.Wrap(err, "the API server does not accept this node's credentials")
-	return fault.WithRemedy(err, "check those in the discovery file or in /etc/kubernetes/kubelet.conf: they may have expired, or be from another cluster")
+	return fault.WithRemedy(err, "check those in the discovery file: they may have expired, or be from another cluster")
 }
 
 // find discovers the cluster within the configured time. A member needs no token.
