@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -36,7 +35,7 @@ func runKubeletStart(ctx context.Context, env *step.Env) error {
 		wanted, err = env.Keeper().Pending("init phase kubelet-start", wanted...)
 	}
 	if err == nil {
-		err = forgetOtherName(ctx, env)
+		err = forgetForeign(ctx, env)
 	}
 	if err != nil {
 		return err
@@ -174,29 +173,6 @@ func Files(env *step.Env) ([]ownership.File, error) {
 
 func settingsFile(path string, data []byte) ownership.File {
 	return ownership.File{Path: path, Data: data, Mode: 0o600}
-}
-
-// forgetOtherName removes a certificate that the kubelet got under another name in an unfinished init: the kubelet would prefer
-// it to the new certificate in kubelet.conf.
-func forgetOtherName(ctx context.Context, env *step.Env) error {
-	if !env.Rerun || !env.Unfinished {
-		return nil
-	}
-	pem := thisnode.KubeletClientPEM(env.Host, env.Settings())
-	data, err := host.ReadIfExists(env.Host, pem)
-	if err != nil || data == nil {
-		return err
-	}
-	var expired *thisnode.ExpiredError
-	err = thisnode.ClientCertificateCheck(env.Host, pem, env.Config.Name)(data)
-	if err == nil || errors.As(err, &expired) {
-		return nil
-	}
-	env.UI.Printf("Removing the kubelet's certificate from an earlier run: %v", err)
-	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
-		return err
-	}
-	return env.Host.Remove(pem)
 }
 
 // restartForConf restarts a kubelet running with an unfinished init's kubelet.conf.
