@@ -49,9 +49,9 @@ func TestRemedyOfQuorum(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a member is dead":       {errors.New("connection refused"), "slipway etcd member remove"},
-		"no certificate":         {etcd.CredentialsError{Err: errors.New("no such file")}, "slipway certs renew apiserver-etcd-client"},
-		"an expired certificate": {status.Error(codes.Unavailable, "remote error: tls: expired certificate"), "slipway certs renew apiserver-etcd-client"},
+		"a member is dead":       {errors.New("connection refused"), "`slipway etcd member remove ID`"},
+		"no certificate":         {etcd.CredentialsError{Err: errors.New("no such file")}, "`slipway certs renew apiserver-etcd-client`"},
+		"an expired certificate": {status.Error(codes.Unavailable, "remote error: tls: expired certificate"), "`slipway certs renew apiserver-etcd-client`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fact.In(t, fault.Remedy(errors.WithMessage(&QuorumError{errors.WithMessage(row.err, "ask")}, "etcd")), row.want)

@@ -118,6 +118,7 @@ func TestBackupAfterRollback(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Put(t, "/var/lib/kubelet/config.yaml", "old")
 	root, ahead := node.BackupRoot(s.Env), time.Now().UTC().Add(24*time.Hour).Truncate(time.Second)
+	phasetest.Fatal(t, s.Host.EnsureDir(root, 0o700))
 	phasetest.Fatal(t, upgrading.Progress{Finished: ahead}.Write(s.Host, root))
 	phasetest.Fatal(t, backup.Kubelet(s.Env, []ownership.File{{Path: "/var/lib/kubelet/config.yaml", Data: []byte("new"), Mode: 0o600}}))
 	if last, err := upgrading.LastBackupTime(s.Host, root); err != nil || !last.After(ahead) {

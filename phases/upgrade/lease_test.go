@@ -92,12 +92,13 @@ func TestUnfinishedChangeStopsPhases(t *testing.T) {
 	for _, run := range []func(context.Context, *step.Env) error{runUpgradeControlPlane, runUpgradeKubeletConfig} {
 		err := run(t.Context(), s.Env)
 		fact.Error(t, err, string(trial.OnTrial))
-		fact.In(t, fault.Remedy(err), "slipway reconfigure node")
+		fact.In(t, fault.Remedy(err), "`slipway reconfigure node`")
 	}
 	if len(s.Done) > before || s.Holder(t) != "" {
 		t.Errorf("did %q, the Lease is held by %q", s.Done[before:], s.Holder(t))
 	}
 	s.Config.IgnorePreflightErrors = []string{fault.UnfinishedChange}
+	phasetest.Fatal(t, s.Host.EnsureDir("/var/lib/kubelet", 0o755))
 	phasetest.Fatal(t, runUpgradeKubeletConfig(t.Context(), s.Env))
 }
 
@@ -107,7 +108,7 @@ func TestLeaseOfTwoVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := phasetest.PlaneToUpgrade(t)
 			s.RunsPods(nil, nil)
-			s.Etcd = phasetest.LoneMember{}
+			s.Etcd = &phasetest.FakeMembers{List: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer}}}
 			s.Config.Timeouts.KubeletHealthCheck = 10 * time.Millisecond
 			mine, err := node.AcquireLease(t.Context(), s.Env, node.ForUpgrade)
 			phasetest.Fatal(t, err)
