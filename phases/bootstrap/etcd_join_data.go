@@ -97,7 +97,7 @@ func classifyData(here node.EtcdData, members []etcd.Member, name, peer string) 
 }
 
 // ofWithdrawn reports whether an earlier run of this join was cut off while it withdrew its member: the members no longer have it,
-// but its data is still here. Data that's older than the join stays, and a complete control plane's, whoever has removed its member.
+// but its data is still here. Data that's older than the join stays, and so does a complete control plane's data.
 func ofWithdrawn(env *step.Env, here node.EtcdData, members []etcd.Member, peer string) bool {
 	begun, err := env.Host.Lstat(thisnode.JoinUnfinished(env.Config))
 	if err != nil {
