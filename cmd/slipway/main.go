@@ -28,7 +28,7 @@ import (
 func run() int {
 	// Files get their final mode on creation, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
-	os.Setenv("PATH", completePath(os.Getenv("PATH"))) //nolint:errcheck // a valid name and value
+	os.Setenv("PATH", completePath(os.Getenv("PATH")))
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	// A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a change: writes fail instead.
 	never := []os.Signal{syscall.SIGPIPE}

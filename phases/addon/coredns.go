@@ -129,7 +129,7 @@ func downgrade(n *config.Node, from, to string) error {
 	there, err := version.ParseGeneric(from)
 	next, nextErr := version.ParseGeneric(to)
 	if n.Cluster.DNS.ImageTag != "" || before || err != nil || nextErr != nil || next.AtLeast(there) {
-		return nil
+		return nil //nolint:nilerr // an image without a version can't be compared
 	}
 	return fault.New(fmt.Sprintf("CoreDNS %s is newer than %s, the version for Kubernetes %s", from, to, n.Cluster.KubernetesVersion),
 		"to give the cluster another version of CoreDNS, set dns.imageTag in ConfigMap kube-system/kubeadm-config")

@@ -23,7 +23,7 @@ func withSidecar(t *testing.T) *phasetest.Stage {
 	s := phasetest.PlaneToUpgrade(t)
 	s.Config.PatchesDir = "/patches"
 	s.Put(t, "/patches/kube-apiserver.yaml", "spec: {containers: [{name: side, image: 'side:1', command: [side]}]}\n")
-	patches, err := s.Env.Patches()
+	patches, err := s.Patches()
 	phasetest.Fatal(t, err)
 	data, err := patches.Apply(manifests.APIServerName, []byte(s.Get(t, phasetest.APIServerManifest)), &corev1.Pod{})
 	phasetest.Fatal(t, err)

@@ -97,10 +97,10 @@ func foreign(env *step.Env, pem string, data []byte) (why, err error) {
 	}
 	// A kubelet whose kubelet.conf has no certificate of its own would be left with none.
 	if _, file, err := kubeconfig.ClientCertificate(conf); err != nil || file != "" {
-		return nil, nil
+		return nil, nil //nolint:nilerr // another error shows it
 	}
 	if _, err := certs.ParseChain(data); err != nil {
-		return nil, nil // another error shows it
+		return nil, nil //nolint:nilerr // another error shows it
 	}
 	known, err := clientCAs(env)
 	if err != nil {
