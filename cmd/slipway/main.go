@@ -30,7 +30,8 @@ func run() int {
 	syscall.Umask(0o022)
 	os.Setenv("PATH", completePath(os.Getenv("PATH")))
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	// These stay caught to the end. A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a change: writes fail instead.
+	// These stay caught to the end. A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a
+	// change: writes fail instead.
 	caught := []os.Signal{syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) asks
 		ends = append(ends, syscall.SIGHUP)
