@@ -24,8 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// backdate is how long before its issue a certificate becomes valid, for nodes whose clocks are behind.
-const backdate = 5 * time.Minute
+// Backdate is how long before its issue a certificate becomes valid, for nodes whose clocks are behind.
+const Backdate = 5 * time.Minute
 
 // Pair is a certificate and its private key.
 type Pair struct {
@@ -115,7 +115,7 @@ func newTemplate(spec Spec, public crypto.PublicKey, now time.Time, lifetime tim
 		Subject:               pkix.Name{CommonName: spec.CommonName, Organization: spec.Organization},
 		DNSNames:              spec.DNSNames,
 		IPAddresses:           ips,
-		NotBefore:             now.Add(-backdate).UTC(),
+		NotBefore:             now.Add(-Backdate).UTC(),
 		NotAfter:              now.Add(lifetime).UTC(),
 		KeyUsage:              usage,
 		ExtKeyUsage:           spec.Usages,

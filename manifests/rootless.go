@@ -6,6 +6,7 @@ package manifests
 import (
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,8 +84,7 @@ func Ownerships(n *config.Node) []Ownership {
 		}
 	}
 	own(APIServerName, pki(certs.ServiceAccountPublicKey))
-	// Elsewhere, the key may belong to others, and a ConfigMap shouldn't change the owner of any file of the host.
-	if x := n.Cluster.Etcd.External; x != nil && strings.HasPrefix(path.Clean(x.KeyFile), n.Paths.PKI+"/") {
+	if x := n.Cluster.Etcd.External; x != nil && mayOwnEtcdKey(n, path.Clean(x.KeyFile)) {
 		own(APIServerName, x.KeyFile)
 	}
 	for _, file := range n.ProfileFiles() {
@@ -104,6 +104,14 @@ func Ownerships(n *config.Node) []Ownership {
 			Components: []string{EtcdName}, Tree: true})
 	}
 	return out
+}
+
+// mayOwnEtcdKey reports whether the API server may own the key for an external etcd. Outside the PKI directory, it may belong to others,
+// and a ConfigMap shouldn't change the owner of any file of the host. With the key of a CA, the API server's user could sign
+// certificates for anybody.
+func mayOwnEtcdKey(n *config.Node, key string) bool {
+	isCAs := func(row certs.Spec) bool { return row.IsCA() && key == path.Join(n.Paths.PKI, row.KeyFile()) }
+	return strings.HasPrefix(key, n.Paths.PKI+"/") && !slices.ContainsFunc(certs.Table(), isCAs)
 }
 
 // unprivileged drops all of a container's capabilities, except for listening on a port below 1024 if bindsPort is set.

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SameStaticPod reports whether two static Pods mean the same to the kubelet: defaults left out in one of them, and the order of
-// flags, variables and volumes, don't count. An unreadable Pod isn't the same as any other.
+// SameStaticPod reports whether two static Pods mean the same to the kubelet: defaults left out in one of them, the order of
+// flags, variables and volumes, and the component's place among sidecars don't count. An unreadable Pod isn't the same as any other.
 func SameStaticPod(a, b []byte) bool {
 	x, err := normalPod(a)
 	if err != nil {
@@ -33,6 +33,7 @@ func normalPod(data []byte) (*corev1.Pod, error) {
 		return nil, errors.WithStack(err)
 	}
 	pod.Status = corev1.PodStatus{}
+	componentFirst(pod)
 	defaultPod(&pod.Spec)
 	slices.SortStableFunc(pod.Spec.Volumes, func(a, b corev1.Volume) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range pod.Spec.Containers {

@@ -27,3 +27,17 @@ func TestSidecarFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestSameWithSidecar: the place of a component's container among sidecars means nothing to the kubelet; the sidecars do.
+func TestSameWithSidecar(t *testing.T) {
+	pod := func(containers string) []byte {
+		return []byte("metadata: {name: etcd}\nspec: {containers: [" + containers + "]}")
+	}
+	const etcd, side = "{name: etcd, image: e}", "{name: side, image: s}"
+	if !SameStaticPod(pod(etcd+", "+side), pod(side+", "+etcd)) {
+		t.Error("a sidecar that comes first counts")
+	}
+	if SameStaticPod(pod(etcd+", "+side), pod(etcd)) {
+		t.Error("a sidecar doesn't count")
+	}
+}

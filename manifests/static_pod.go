@@ -125,11 +125,22 @@ func DecodePod(data []byte) (*corev1.Pod, error) {
 		return nil, errors.New("the static Pod has no container")
 	}
 	pod.Status = corev1.PodStatus{}
+	componentFirst(pod)
+	return pod, nil
+}
+
+func componentFirst(pod *corev1.Pod) {
 	if i := componentContainer(pod); i > 0 {
 		c := pod.Spec.Containers[i]
 		pod.Spec.Containers = slices.Insert(slices.Delete(pod.Spec.Containers, i, i+1), 0, c)
 	}
-	return pod, nil
+}
+
+// ContainerIndex returns the index of a component's container in its manifest, for a JSON patch of that.
+func ContainerIndex(manifest []byte) int {
+	pod := &corev1.Pod{}
+	_ = yaml.Unmarshal(manifest, pod) // nothing there: 0
+	return componentContainer(pod)
 }
 
 // componentContainer returns the index of a component's container in its static Pod, which has the component's name; 0 if none does.

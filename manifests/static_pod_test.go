@@ -291,6 +291,20 @@ func TestOwnerships(t *testing.T) {
 	}
 }
 
+// TestCAKeysOfExternalEtcd: an external etcd's keyFile gives no CA's key to the API server's user.
+func TestCAKeysOfExternalEtcd(t *testing.T) {
+	n := load(t, read(t, golden, "node", "external-etcd", "input.yaml"))
+	for key, owned := range map[string]bool{
+		"ca.key": false, "front-proxy-ca.key": false, "etcd/ca.key": false, "etcd/../ca.key": false, "etcd/client.key": true,
+	} {
+		n.Cluster.Etcd.External.KeyFile = n.Paths.PKI + "/" + key
+		owns := slices.ContainsFunc(Ownerships(n), func(o Ownership) bool { return o.Path == n.Paths.PKI+"/"+key && o.User == APIServerUser })
+		if owns != owned {
+			t.Errorf("%s: %t", key, owns)
+		}
+	}
+}
+
 // The configuration is read-only: building Pods from it doesn't change it.
 func TestConfigurationIsNotChanged(t *testing.T) {
 	input := read(t, "testdata/extra-args/input.yaml")

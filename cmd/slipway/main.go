@@ -28,16 +28,19 @@ import (
 func run() int {
 	// Files get their final mode on creation, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
-	os.Setenv("PATH", completePath(os.Getenv("PATH"))) //nolint:errcheck // a valid name and value
+	os.Setenv("PATH", completePath(os.Getenv("PATH")))
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	// These stay caught to the end. A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a
+	// change: writes fail instead.
+	caught := []os.Signal{syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) asks
 		ends = append(ends, syscall.SIGHUP)
+		caught = append(caught, syscall.SIGHUP) // a lost SSH session sends several: the first ends the run in order, the others do nothing
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	// A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a change: writes fail instead.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
+	signal.Notify(make(chan os.Signal, 1), caught...)
+	context.AfterFunc(ctx, stop) // a second SIGINT or SIGTERM ends the program immediately
 	return execute(ctx, filepath.Base(os.Args[0]), cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:])
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -91,35 +93,77 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestInterrupt: a wait ends at once when the program is interrupted, and the error says what it waited for.
+// TestInterrupt: a wait ends at once when the program is interrupted, and the error says what it waited for. A lost SSH session
+// sends a hangup more than once, which doesn't keep the program from ending in order.
 func TestInterrupt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the lock of the node is for root")
 	}
-	for sent, word := range map[os.Signal]string{os.Interrupt: "interrupt", syscall.SIGTERM: "terminated", syscall.SIGHUP: "hangup"} {
-		t.Run(word, func(t *testing.T) {
+	for name, row := range map[string]struct {
+		sent os.Signal
+		more int
+		word string
+	}{
+		"interrupt":   {os.Interrupt, 0, "interrupt"},
+		"terminate":   {syscall.SIGTERM, 0, "terminated"},
+		"hangup":      {syscall.SIGHUP, 0, "hangup"},
+		"two hangups": {syscall.SIGHUP, 1, "hangup"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			caught := make(chan os.Signal, 1) // under nohup, the program would inherit that the signal is ignored
-			signal.Notify(caught, sent)
+			signal.Notify(caught, row.sent)
 			defer signal.Stop(caught)
-			interrupt(t, sent, word)
+			interrupt(t, row.sent, row.more, row.word)
 		})
 	}
 }
 
-func interrupt(t *testing.T, sent os.Signal, word string) {
+// interrupt sends a signal during a wait, and more of them once the wait has ended, before the program can end.
+func interrupt(t *testing.T, sent os.Signal, more int, word string) {
 	t.Helper()
 	root := t.TempDir()
+	cmd, stderr := startWait(t, root)
+	fill(t, stderr) // the program can't print its error, so it can't end
+	for i := range 1 + more {
+		if i > 0 {
+			awaitUnlocked(t, filepath.Join(root, "run/slipway.lock"))
+		}
+		if err := cmd.Process.Signal(sent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := io.ReadAll(stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last = bytes.TrimLeft(last, "\x00")
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("the program ended with %v; want exit code 1", err)
+	}
+	if !bytes.HasPrefix(last, []byte("slipway: ")) || bytes.Count(last, []byte("\n")) != 1 {
+		t.Errorf("the error is %q, want one line", last)
+	}
+	fact.In(t, string(last), "phase wait-control-plane/health", "kubelet", "`journalctl -u kubelet`", word+" signal")
+}
+
+// startWait starts a program that waits for a kubelet. It has read standard error up to the line that says so.
+func startWait(t *testing.T, root string) (cmd *exec.Cmd, stderr *os.File) {
+	t.Helper()
 	for _, dir := range []string{"etc", "run", "proc"} {
 		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "slipway", "--rootfs", root, "init", "phase", "wait-control-plane")
-	stderr, err := cmd.StderrPipe()
+	stderr, output, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	t.Cleanup(func() { stderr.Close() })
+	cmd = exec.CommandContext(t.Context(), "slipway", "--rootfs", root, "init", "phase", "wait-control-plane")
+	cmd.Stderr = output
+	err = cmd.Start()
+	output.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(stderr)
@@ -128,20 +172,36 @@ func interrupt(t *testing.T, sent os.Signal, word string) {
 			t.Fatalf("the program ended before the wait: %v; its last line: %q", err, line)
 		}
 	}
-	if err := cmd.Process.Signal(sent); err != nil {
-		t.Fatal(err)
-	}
-	last, err := io.ReadAll(lines)
+	return cmd, stderr
+}
+
+// fill fills a pipe with zeros, so that its writers wait until somebody reads.
+func fill(t *testing.T, pipe *os.File) {
+	t.Helper()
+	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("the program ended with %v; want exit code 1", err)
+	defer unix.Close(again)
+	for err == nil {
+		_, err = unix.Write(again, []byte{0})
 	}
-	if !bytes.HasPrefix(last, []byte("slipway: ")) || bytes.Count(last, []byte("\n")) != 1 {
-		t.Errorf("the error is %q, want one line", last)
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
 	}
-	fact.In(t, string(last), "phase wait-control-plane/health", "kubelet", "`journalctl -u kubelet`", word+" signal")
+}
+
+// awaitUnlocked waits until the run that has a node's lock ends.
+func awaitUnlocked(t *testing.T, path string) {
+	t.Helper()
+	lock, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestUnreadOutput: a run whose output nobody reads finishes its work, and fails.

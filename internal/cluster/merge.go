@@ -22,7 +22,8 @@ type Versions struct {
 
 // Merge updates live, an object of the same Go type read from the API, from the old to the new version, and reports whether
 // it changed. A field gets the new value if it has the old value, or if a patch sets it; any other value was edited, and stays.
-// Additions in live stay, too: fields, keys, and elements of lists whose elements have names. Such an element stays or goes as a whole.
+// Additions in live stay, too: fields, keys, and elements of lists whose elements have names. Such an element stays or goes as a whole,
+// and a volume stays while a container mounts it.
 func Merge(live Object, v Versions) (changed bool, err error) {
 	var trees [4]map[string]any
 	for i, obj := range []Object{live, v.New, v.Plain, v.Old} {
@@ -86,7 +87,35 @@ func (m merging) mergedMap(live, wanted map[string]any) any {
 	if wanted == nil && (len(out) == 0 || len(plain)+len(old) > 0 && onlyDefaults(out)) {
 		return nil
 	}
+	keepMounted(live, out)
 	return out
+}
+
+// keepMounted keeps the volumes of a Pod that its containers mount after a merge: a mount stays that somebody has edited or added, and
+// without its volume, the API would refuse the Pod.
+func keepMounted(live, out map[string]any) {
+	before, _ := live["volumes"].([]any)
+	for _, volume := range before {
+		after, _ := out["volumes"].([]any)
+		if name := nameOf(volume, 0); find(after, name) == nil && mounts(out, name) {
+			out["volumes"] = append(slices.Clone(after), volume)
+		}
+	}
+}
+
+// mounts reports whether a container in a Pod's spec mounts a volume.
+func mounts(spec map[string]any, volume any) bool {
+	for _, kind := range []string{"containers", "initContainers"} {
+		containers, _ := spec[kind].([]any)
+		for _, c := range containers {
+			container, _ := c.(map[string]any)
+			list, _ := container["volumeMounts"].([]any)
+			if find(list, volume) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // goes reports whether a list's element that isn't wanted goes, with all that was added to it: a patch removes it, or a release does

@@ -4,6 +4,7 @@
 package cluster_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,6 +133,49 @@ func TestMergeRemoves(t *testing.T) {
 			}
 			if diff := cmp.Diff(deployment(t, c.want), live); diff != "" {
 				t.Errorf("merged, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMergeKeepsMounted: a volume that a release or a patch takes away stays while an edited mount or an added container names it.
+func TestMergeKeepsMounted(t *testing.T) {
+	const (
+		volumes = "volumes: [{name: v, hostPath: {path: /v}}, {name: w, hostPath: {path: /w}}]"
+		w       = "{name: w, mountPath: /w}"
+		old     = "{containers: [{name: a, image: a:1, volumeMounts: [{name: v, mountPath: /v}, " + w + "]}], " + volumes + "}"
+		less    = "{containers: [{name: a, image: a:1, volumeMounts: [" + w + "]}], volumes: [{name: w, hostPath: {path: /w}}]}"
+		none    = "{containers: [{name: a, image: a:1}]}"
+		edited  = "{containers: [{name: a, image: a:1, volumeMounts: [{name: v, mountPath: /own}, " + w + "]}], " + volumes + "}"
+		added   = "{containers: [{name: a, image: a:1, volumeMounts: [" + w + "]}, {name: b, image: b, volumeMounts: [{name: v, mountPath: /v}]}], " + volumes + "}"
+		first   = "{initContainers: [{name: b, image: b, volumeMounts: [{name: v, mountPath: /v}]}], containers: [{name: a, image: a:1}], " + volumes + "}"
+	)
+	for name, c := range map[string]struct {
+		live, wanted, plain string
+		want                []string
+	}{
+		"nobody mounts it":         {old, less, less, []string{"w"}},
+		"an edited mount":          {edited, less, less, []string{"v", "w"}},
+		"an added container":       {added, less, less, []string{"v", "w"}},
+		"of a patch's volume":      {added, less, old, []string{"v", "w"}},
+		"and no volumes are left":  {first, none, none, []string{"v"}},
+		"and nobody wants another": {old, none, none, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := deployment(t, c.live)
+			v := cluster.Versions{Old: deployment(t, old), New: deployment(t, c.wanted), Plain: deployment(t, c.plain)}
+			for range 2 {
+				if _, err := cluster.Merge(live, v); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, volume := range live.Spec.Template.Spec.Volumes {
+					got = append(got, volume.Name)
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, c.want) {
+					t.Errorf("volumes %q, want %q", got, c.want)
+				}
 			}
 		})
 	}

@@ -128,6 +128,8 @@ type Join struct {
 	CAPath string // the CA's file on the node: /etc/kubernetes/pki/ca.crt by default
 	// Kubeconfig is the kubelet's file for requesting its certificate: the API's URL, the CA, and a token or other credentials.
 	Kubeconfig Secret
+	// Rejoins reports whether Kubeconfig has the kubelet's own certificate instead, as this host has joined before.
+	Rejoins bool
 	// Shared are the files control planes share, each encrypted with the certificate key; nil if the cluster shares none.
 	Shared map[string][]byte
 	// NodeGone reports whether this joined host's Node was deleted. A kubelet registers a Node only when it starts.

@@ -55,12 +55,16 @@ func (d *documents) checkKeys() {
 	}
 }
 
-// checkFeatureGates accepts any gate in a stored configuration: noteExtra reports unknown gates.
+// checkFeatureGates accepts any gate in a stored configuration: noteExtra reports unknown gates. Elsewhere, it accepts a retired gate
+// that asks for the usual.
 func (d *documents) checkFeatureGates() {
 	if d.stored {
 		return
 	}
 	for _, name := range keysOf(d.cluster.FeatureGates) {
+		if name == gateLocalKubelet && d.cluster.FeatureGates[name] && minorOf(d.cluster.KubernetesVersion) < localKubeletMinor {
+			continue
+		}
 		if slices.Contains(retiredGates(), name) {
 			d.faultf(kindCluster, joinPath("featureGates", name), "is a retired feature gate; remove it")
 			continue

@@ -143,9 +143,16 @@ const gateECDSA = "PublicKeysECDSA"
 // gateRootless runs the control plane's containers as non-root users. It's kubeadm 1.37's only gate, and off by default.
 const gateRootless = "RootlessControlPlane"
 
+// gateLocalKubelet connects the kubelet of a control plane to its own API server, as Slipway always does. Cluster API's controllers
+// turn it on for all versions before localKubeletMinor, in which kubeadm dropped it.
+const (
+	gateLocalKubelet  = "ControlPlaneKubeletLocalMode"
+	localKubeletMinor = 36
+)
+
 // retiredGates are no longer in kubeadm 1.37, but older clusters still name them.
 func retiredGates() []string {
-	return []string{"ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
+	return []string{gateLocalKubelet, "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
 }
 
 func (d *documents) parseGates(text string) map[string]bool {

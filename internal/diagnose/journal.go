@@ -23,7 +23,8 @@ const (
 type journal struct {
 	entries []entry
 	newest  time.Time
-	err     error // of the last read
+	last    time.Time // of the last read that succeeded, by a clock that nobody sets
+	err     error     // of the last read
 }
 
 // entry is a line of the journal, and the time it was first logged.
@@ -37,14 +38,21 @@ func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	if !j.newest.IsZero() {
 		since = j.newest.Add(time.Microsecond)
 	}
-	if now := h.Now(); since.After(now.Add(time.Second)) { // somebody has set the clock back
-		since = now
+	asked, now := time.Now(), h.Now()
+	if since.After(now) {
+		since = j.afterStep(now)
+		j.newest = since
 	}
 	fresh, err := h.Journal(ctx, kubeletService, since, journalEntries)
-	if j.err = err; err != nil || len(fresh) == 0 {
+	if j.err = err; err != nil {
 		return
 	}
-	j.newest = fresh[len(fresh)-1].Time
+	if j.last = asked; len(fresh) == 0 {
+		return
+	}
+	if j.newest = fresh[len(fresh)-1].Time; j.newest.After(now) { // from before a step of the clock, for example
+		j.newest = now
+	}
 	known := j.entries // some of them are read again after the clock was set back
 	for _, e := range fresh {
 		if !slices.ContainsFunc(known, func(old entry) bool { return old.JournalEntry == e }) {
@@ -53,6 +61,14 @@ func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	}
 	j.entries = withoutRepeats(j.entries)
 	j.entries = j.entries[max(0, len(j.entries)-keptEntries):]
+}
+
+// afterStep returns since when entries may be new, by a clock that somebody has set back to now: some of them are older than now.
+func (j *journal) afterStep(now time.Time) time.Time {
+	if j.last.IsZero() {
+		return now.Add(-recent)
+	}
+	return now.Add(-time.Since(j.last) - time.Second)
 }
 
 // withoutRepeats keeps only the newest of repeated lines. systemd's lines are counted later, so it keeps them all.

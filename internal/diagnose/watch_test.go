@@ -146,6 +146,7 @@ func TestOneFailedCheckIsNoCause(t *testing.T) {
 
 func TestJournalIsReadOnce(t *testing.T) {
 	h := healthy(t)
+	h.Has.Time = at.Add(time.Second)
 	var j journal
 	entry := func(after time.Duration, program, text string) host.JournalEntry {
 		return host.JournalEntry{Time: at.Add(after), Program: program, Message: text}
@@ -164,16 +165,44 @@ func TestJournalIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestJournalAfterAStepBack: if the clock is set back, new entries are older than the newest, and count. Entries count once.
+// TestJournalAfterAStepBack: if the clock is set back, new entries are older than the newest, and than the next look. They count once.
 func TestJournalAfterAStepBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := healthy(t)
+		var j journal
+		log := func(when time.Time, text string) {
+			h.Has.Journal = append(h.Has.Journal, host.JournalEntry{Time: when, Program: "systemd", Message: text})
+		}
+		since := h.Has.Time
+		log(since, "before")
+		j.read(t.Context(), h, since)
+		for _, text := range []string{"after", "later"} {
+			time.Sleep(10 * time.Second)
+			h.Has.Time = h.Has.Time.Add(-time.Hour)
+			log(h.Has.Time.Add(-8*time.Second), text)
+			j.read(t.Context(), h, since)
+			j.read(t.Context(), h, since)
+			if j.newest.After(h.Has.Time) {
+				t.Errorf("the newest entry is of %s, and it's %s", j.newest, h.Has.Time)
+			}
+		}
+		var got []string
+		for _, e := range j.entries {
+			got = append(got, e.Message)
+		}
+		if diff := cmp.Diff([]string{"before", "after", "later"}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestJournalBeginsAfterAStepBack: the kubelet has started by the earlier time, so the first look reads from before that.
+func TestJournalBeginsAfterAStepBack(t *testing.T) {
 	h := healthy(t)
 	var j journal
-	h.Has.Journal = []host.JournalEntry{{Time: at.Add(time.Hour), Program: "systemd", Message: "exited"}}
-	j.read(t.Context(), h, at)
-	h.Has.Journal = append(h.Has.Journal, host.JournalEntry{Time: at.Add(time.Second), Program: "kubelet", Message: "E1121 after"})
-	j.read(t.Context(), h, at)
-	j.read(t.Context(), h, at)
-	if len(j.entries) != 2 || j.entries[1].Message != "E1121 after" {
+	h.Has.Journal = []host.JournalEntry{{Time: at.Add(-time.Second), Program: "systemd", Message: "exited"}}
+	j.read(t.Context(), h, at.Add(time.Hour))
+	if len(j.entries) != 1 {
 		t.Errorf("entries %v", j.entries)
 	}
 }

@@ -234,6 +234,12 @@ func wrongCertificate(err error) bool {
 		(strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "remote error: tls: "))
 }
 
+// CredentialsFail reports whether err says that this host's credentials can't be used, or that one side refuses the other's
+// certificate.
+func CredentialsFail(err error) bool {
+	return errors.As(err, new(CredentialsError)) || err != nil && wrongCertificate(err)
+}
+
 func is(err, known error) bool { return errors.Is(err, rpctypes.Error(known)) }
 
 // code returns the code of an error from etcd's client: etcd's own error, gRPC's, or the context's.

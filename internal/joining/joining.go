@@ -50,7 +50,7 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	}
 	join.Began = began
 	api := d.Connect([]byte(join.Kubeconfig.Reveal()))
-	stored, err := d.stored(ctx, api, self)
+	stored, err := d.stored(ctx, api, join, self.Discovery.TLSBootstrapToken)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,13 +64,14 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	}
 	n = n.With(func(n *config.Node) { n.Join = join }) // complete once this function returns
 	if err = d.nameIsFree(ctx, api, n, join); err == nil && n.ControlPlane {
-		join.Shared, err = d.forControlPlane(ctx, api, n)
+		join.Shared, err = d.forControlPlane(ctx, api, n, self.Discovery.TLSBootstrapToken)
 	}
 	return n, warnings, err
 }
 
 // forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files this host lacks.
-func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) (map[string][]byte, error) {
+// Nodes may not read these, so a host that joins again needs its token here.
+func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node, token string) (map[string][]byte, error) {
 	if n.Cluster.ControlPlaneEndpoint == "" {
 		return nil, fault.New("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one",
 			"give it one on its control plane: `slipway reconfigure` with the field controlPlaneEndpoint of the ClusterConfiguration")
@@ -79,7 +80,23 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 	if err != nil || len(shared.Missing) == 0 || n.CertificateKey.IsZero() {
 		return nil, err
 	}
-	return sharedCertificates(ctx, api)
+	if !n.Join.Rejoins || token == "" {
+		return sharedCertificates(ctx, api)
+	}
+	ca, err := certs.ParseCerts(n.Join.CA)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := bootstrapKubeconfig(discovery.Cluster{Server: n.Join.Server, CA: ca}, token)
+	if err != nil {
+		return nil, err
+	}
+	api = d.Connect(credentials)
+	files, err := onceKnown(ctx, func(ctx context.Context) (map[string][]byte, error) { return sharedCertificates(ctx, api) })
+	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
+		err = refused(err, token)
+	}
+	return files, err
 }
 
 // newTokenTimeout is how long an API server may take to learn of a new token. It watches tokens, so this takes milliseconds.
@@ -89,17 +106,27 @@ const (
 )
 
 // stored makes the first request with the joining node's credentials.
-func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) (stored []byte, err error) {
+func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, join *config.Join, token string) ([]byte, error) {
+	stored, err := onceKnown(ctx, func(ctx context.Context) ([]byte, error) { return StoredConfiguration(ctx, api) })
+	switch {
+	case !apierrors.IsUnauthorized(err) || ctx.Err() != nil:
+	case join.Rejoins:
+		err = refusedMember(err, join)
+	default:
+		err = refused(err, token)
+	}
+	return stored, err
+}
+
+// onceKnown reads again while an API server may still have to learn of a new token.
+func onceKnown[T any](ctx context.Context, read func(context.Context) (T, error)) (result T, err error) {
 	deadline := time.Now().Add(newTokenTimeout)
 	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
 	err = retry.Policy{First: newTokenDelay, Retryable: unknown}.Do(ctx, func(ctx context.Context) (err error) {
-		stored, err = StoredConfiguration(ctx, api)
+		result, err = read(ctx)
 		return err
 	})
-	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
-		err = refused(err, self.Discovery.TLSBootstrapToken)
-	}
-	return stored, err
+	return result, err
 }
 
 // refused adds to err which credentials the API server doesn't accept, and a remedy.
@@ -109,7 +136,7 @@ func refused(err error, token string) error {
 		return fault.WithRemedy(err, "create a new one with `slipway token create --print-join-command` on a control plane")
 	}
 	err = errors.Wrap(err, "the API server does not accept this node's credentials")
-	return fault.WithRemedy(err, "check those in the discovery file or in /etc/kubernetes/kubelet.conf: they may have expired, or be from another cluster")
+	return fault.WithRemedy(err, "check those in the discovery file: they may have expired, or be from another cluster")
 }
 
 // find discovers the cluster within the configured time. A member needs no token.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -81,28 +82,33 @@ func (u unauthorized) Get(ctx context.Context, obj cluster.Object) (bool, error)
 	return u.Cluster.Get(ctx, obj)
 }
 
-// TestNewTokenIsAwaited: an API server learns of a new token a moment later.
+// TestNewTokenIsAwaited: an API server learns of a new token a moment later. The error names the credentials that it doesn't accept.
 func TestNewTokenIsAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		after time.Duration
 		token string
+		own   string // the user of this host's kubelet.conf, if it has joined before
 		want  string
+		fix   string // in the remedy
 	}{
-		{"new", time.Second, fixture.Token, ""},
-		{"unknown", time.Hour, fixture.Token, "API server | ID abcdef | expired"},
-		{"other credentials", time.Hour, "", "node's credentials"},
+		{"new", time.Second, fixture.Token, "", "", ""},
+		{"unknown", time.Hour, fixture.Token, "", "API server | ID abcdef | expired", "token create"},
+		{"other credentials", time.Hour, "", "", "node's credentials", "discovery file"},
+		{"a certificate of its own", time.Hour, fixture.Token, "client-certificate: /pki/own.pem", "/etc/kubernetes/kubelet.conf | /pki/own.pem", "/pki/own.pem"},
+		{"an embedded one", time.Hour, fixture.Token, "client-certificate-data: eA==", "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet.conf"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t)
 			synctest.Test(t, func(t *testing.T) {
 				started := time.Now()
 				d := &Discovery{Host: s.host, UI: s.ui}
-				self := &config.JoinConfiguration{Discovery: config.Discovery{TLSBootstrapToken: tt.token}}
-				_, err := d.stored(t.Context(), unauthorized{s.api, func() bool { return time.Since(started) >= tt.after }}, self)
-				if got := message(err); strings.Contains(got, fixture.Token) {
+				join := &config.Join{Rejoins: tt.own != "", Kubeconfig: config.NewSecret(fixture.Kubeconfig(s.ca, tt.own))}
+				_, err := d.stored(t.Context(), unauthorized{s.api, func() bool { return time.Since(started) >= tt.after }}, join, tt.token)
+				if got := message(err); strings.Contains(got, fixture.Token) || tt.own != "" && strings.Contains(got, "abcdef") {
 					t.Errorf("got %q, want %q", got, tt.want)
 				}
+				fact.In(t, fault.Remedy(err), fact.Of(tt.fix)...)
 				fact.Error(t, err, fact.Of(tt.want)...)
 				if waited := time.Since(started); waited > 4*time.Second {
 					t.Errorf("waited %s", waited)

@@ -26,12 +26,15 @@ type stage struct {
 	api  *cluster.Plan
 	ui   ui.UI
 	said bytes.Buffer
+
+	connect func(kubeconfig []byte) cluster.Cluster
 }
 
 func newStage(t *testing.T, objs ...cluster.Object) *stage {
 	t.Helper()
 	s := &stage{host: teststage.New(t), ca: fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour))}
 	s.ui, s.api = ui.NewLines(&s.said, &s.said), fixture.API(t, objs...)
+	s.connect = func([]byte) cluster.Cluster { return s.api }
 	s.put(t, "/discovery.conf", fixture.Kubeconfig(s.ca, ""))
 	return s
 }
@@ -61,7 +64,7 @@ func (s *stage) join(t *testing.T, change func(*config.JoinFlags)) (*config.Node
 		t.Fatal(err)
 	}
 	self.Timeouts.Discovery.Duration = 50 * time.Millisecond
-	d := &Discovery{Host: s.host, UI: s.ui, Options: opts, Connect: func([]byte) cluster.Cluster { return s.api }}
+	d := &Discovery{Host: s.host, UI: s.ui, Options: opts, Connect: s.connect}
 	n, _, err := d.Node(t.Context(), self)
 	return n, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/discovery"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -35,8 +36,20 @@ func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thi
 		return nil
 	}
 	d.UI.Printf("This host has joined the cluster at %s before; using its own credentials", conf.Server)
-	return &config.Join{Server: conf.Server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath,
+	return &config.Join{Server: conf.Server, CA: d.keptCA(self.CACertPath, ca), CAPath: self.CACertPath, Rejoins: true,
 		Kubeconfig: config.NewSecret(string(conf.Data))}
+}
+
+// refusedMember is refused for a host that joins again. As long as its own certificate is there, a new token doesn't help.
+func refusedMember(err error, join *config.Join) error {
+	conf := filepath.Join(config.DefaultKubernetesDir, "kubelet.conf")
+	where, file := conf, conf
+	if _, pem, unread := kubeconfig.ClientCertificate([]byte(join.Kubeconfig.Reveal())); unread == nil && pem != "" {
+		where, file = conf+" with "+pem, pem
+	}
+	err = errors.Wrapf(err, "the API server at %s does not accept the certificate of this host's kubelet (%s): it may be from another cluster or an earlier CA", join.Server, where)
+	return fault.WithRemedy(err, "if the API server accepts other nodes, delete "+file+" and run the same command again; "+
+		"if its token has expired, `slipway token create --print-join-command` on a control plane creates a new one")
 }
 
 // askedFor returns the CAs that fit the given hashes. Without a hash, only the address identifies the cluster.
@@ -99,7 +112,7 @@ func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 	return err == nil || errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// hasCertificates reports whether a control plane has the files that only a token may read. A worker needs none.
+// hasCertificates reports whether a control plane has had the files that only a token may read. A worker needs none.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
 	return self.ControlPlane == nil || thisnode.IsControlPlane(d.Host)
 }

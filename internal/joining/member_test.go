@@ -11,6 +11,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -110,6 +115,36 @@ func TestMemberByFile(t *testing.T) {
 	s.put(t, "/discovery.conf", fixture.Kubeconfig(fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour)), ""))
 	if _, err := s.join(t, withoutToken); !strings.Contains(message(err), "no credentials") {
 		t.Errorf("the file of another cluster: %v", err)
+	}
+}
+
+// tokens answers 403 to a node that reads a Secret, which is for tokens.
+type tokens struct {
+	cluster.Cluster
+	asks []byte // the kubeconfig file
+}
+
+func (c tokens) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	_, secret := obj.(*corev1.Secret)
+	if _, _, err := kubeconfig.ClientCertificate(c.asks); err == nil && secret {
+		return false, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, obj.GetName(), errors.New("no relationship"))
+	}
+	return c.Cluster.Get(ctx, obj)
+}
+
+// TestMemberDownloadsWithItsToken: a control plane that has lost a shared file may download it with a token, not as a node.
+func TestMemberDownloadsWithItsToken(t *testing.T) {
+	s := newStage(t, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"controlPlaneEndpoint: 192.0.2.1:6443\n"),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-certs"}, Data: map[string][]byte{"front-proxy-ca.key": []byte("x")}})
+	s.bootstrapped(t, s.ca, time.Now().Add(time.Hour))
+	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "")
+	s.connect = func(asks []byte) cluster.Cluster { return tokens{s.api, asks} }
+	n, err := s.join(t, func(f *config.JoinFlags) {
+		f.Given = append(f.Given, "control-plane", "apiserver-advertise-address", "certificate-key")
+		f.ControlPlane, f.APIServerAdvertiseAddress, f.CertificateKey = true, "192.0.2.12", strings.Repeat("ab", 32)
+	})
+	if err != nil || !n.Join.Rejoins || string(n.Join.Shared["front-proxy-ca.key"]) != "x" {
+		t.Errorf("it is not downloaded: %v", err)
 	}
 }
 

@@ -118,10 +118,12 @@ func (r Renewal) lasts(old, ca *x509.Certificate) bool {
 	return next.Sub(old.NotAfter) >= period/3
 }
 
-// period is how long the next certificate is valid. That of an old certificate that begins with its CA isn't known: some tools
-// give this beginning to all certificates, and with each renewal they'd be valid for longer.
+// period is how long the next certificate is valid, from now on. That of an old certificate that begins with its CA isn't known: some
+// tools give this beginning to all certificates, and with each renewal they'd be valid for longer. So they would be if the old one's
+// backdating counted.
 func (r Renewal) period(old, ca *x509.Certificate) time.Duration {
-	configured, asBefore := r.Store.Config.Cluster.CertificateValidityPeriod.Duration, old.NotAfter.Sub(old.NotBefore)
+	configured := r.Store.Config.Cluster.CertificateValidityPeriod.Duration
+	asBefore := old.NotAfter.Sub(old.NotBefore.Add(certs.Backdate))
 	switch {
 	case !r.FromOldCertificates:
 		return configured

@@ -116,8 +116,6 @@ func socketIn(h host.Host, file string) string {
 
 // override puts a kubelet flag over its settings. The kubelet itself refuses invalid values.
 func override(settings *kubelet.KubeletConfiguration, flag config.Arg) {
-	on, err := strconv.ParseBool(cmp.Or(flag.Value, "true"))
-	isBool := err == nil
 	switch flag.Name {
 	case "healthz-bind-address":
 		settings.HealthzBindAddress = flag.Value
@@ -125,14 +123,35 @@ func override(settings *kubelet.KubeletConfiguration, flag config.Arg) {
 		if port, err := strconv.ParseInt(flag.Value, 10, 32); err == nil {
 			settings.HealthzPort = ptr.To(int32(port))
 		}
-	case "rotate-certificates":
-		settings.RotateCertificates = isBool && on || !isBool && settings.RotateCertificates
-	case "rotate-server-certificates":
-		settings.ServerTLSBootstrap = isBool && on || !isBool && settings.ServerTLSBootstrap
 	case "tls-cert-file":
 		settings.TLSCertFile = atRoot(flag.Value)
 	case "client-ca-file":
 		settings.Authentication.X509.ClientCAFile = atRoot(flag.Value)
+	case "cgroup-driver":
+		settings.CgroupDriver = flag.Value
+	case "resolv-conf":
+		settings.ResolverConfig = &flag.Value
+	}
+	if on, err := strconv.ParseBool(cmp.Or(flag.Value, "true")); err == nil {
+		turn(settings, flag.Name, on)
+	}
+}
+
+// turn is override for a flag that's on or off.
+func turn(settings *kubelet.KubeletConfiguration, flag string, on bool) {
+	switch flag {
+	case "rotate-certificates":
+		settings.RotateCertificates = on
+	case "rotate-server-certificates":
+		settings.ServerTLSBootstrap = on
+	case "protect-kernel-defaults":
+		settings.ProtectKernelDefaults = on
+	case "fail-swap-on":
+		settings.FailSwapOn = &on
+	case "fail-cgroupv1":
+		settings.FailCgroupV1 = &on
+	case "register-node":
+		settings.RegisterNode = &on
 	}
 }
 

@@ -7,9 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -119,5 +123,36 @@ func TestUnitFiles(t *testing.T) {
 				t.Errorf("--v=%s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestKubeletSettingsOfFlags: a flag overrides config.yaml, and a value that the kubelet wouldn't accept doesn't count.
+func TestKubeletSettingsOfFlags(t *testing.T) {
+	s := newStage(t)
+	fixture.Put(t, s.root, "/var/lib/kubelet/config.yaml", "failSwapOn: true\nfailCgroupV1: true\ncgroupDriver: systemd\nrotateCertificates: true\n")
+	fixture.Put(t, s.root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false --fail_cgroupv1=false --cgroup-driver=cgroupfs "+
+		"--resolv-conf=/run/resolv.conf --protect-kernel-defaults --register-node=false --rotate-certificates=maybe\n")
+	got, err := KubeletSettings(s.host, &s.node.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := kubeletconfig.New()
+	want.FailSwapOn, want.FailCgroupV1, want.RegisterNode = new(false), new(false), new(false)
+	want.CgroupDriver, want.ResolverConfig = "cgroupfs", new("/run/resolv.conf")
+	want.ProtectKernelDefaults, want.RotateCertificates = true, true
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnseenFlagsInComments: a commented line of an environment file sets no variable.
+func TestUnseenFlagsInComments(t *testing.T) {
+	for line, seen := range map[string]bool{"MORE=--v=2": true, "# MORE=--v=2": false, "  ;MORE=--v=2": false} {
+		s := newStage(t)
+		fixture.Put(t, s.root, "/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $MORE\n")
+		fixture.Put(t, s.root, "/etc/default/kubelet", line+"\n")
+		if why := UnseenFlags(s.host, &s.node.Machine); strings.Contains(why, "$MORE") == seen {
+			t.Errorf("%q: %q", line, why)
+		}
 	}
 }

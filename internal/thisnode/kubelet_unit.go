@@ -67,7 +67,7 @@ func UnseenFlags(h host.Reader, m *config.Machine) string {
 	}
 	for _, path := range known {
 		text, _ := h.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
+		for _, line := range unitLines(text) { // systemd.exec(5): these files have the same comments
 			assigned(set, line)
 		}
 	}

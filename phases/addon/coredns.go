@@ -36,22 +36,16 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	deployment, settings := FindVersions[*appsv1.Deployment](list), FindVersions[*corev1.ConfigMap](list)
-	live := deployment.New.DeepCopyObject().(*appsv1.Deployment)
-	found, err := env.Cluster.Get(ctx, live)
+	live, upgraded, err := nextCoreDNS(ctx, env, deployment)
 	if err != nil {
 		return err
 	}
-	if !found {
+	if live == nil {
 		reportMissing(env, "Deployment kube-system/coredns", "addon coredns")
 		return nil
 	}
-	upgraded, err := mergedWith(live, *deployment)
-	if err != nil {
-		return err
-	}
 	from, to := coreDNSImage(live), coreDNSImage(upgraded)
-	patched := coreDNSImage(deployment.New.(*appsv1.Deployment)) != coreDNSImage(deployment.Plain.(*appsv1.Deployment))
-	if err := downgrade(env.Config, corefile.Version(from), corefile.Version(to)); err != nil && !patched {
+	if err := coreDNSDowngrade(env, deployment, from, to); err != nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "keeping CoreDNS and its configuration as they are, with "+from))
 		return nil
 	}
@@ -67,6 +61,46 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	return UpgradeObjects(ctx, env, "addon coredns", list)
+}
+
+// nextCoreDNS returns CoreDNS's workload, and how its upgrade makes it; nil if the cluster has none.
+func nextCoreDNS(ctx context.Context, env *step.Env, deployment *cluster.Versions) (live, upgraded *appsv1.Deployment, err error) {
+	live = deployment.New.DeepCopyObject().(*appsv1.Deployment)
+	if found, err := env.Cluster.Get(ctx, live); err != nil || !found {
+		return nil, nil, err
+	}
+	upgraded, err = mergedWith(live, *deployment)
+	return live, upgraded, err
+}
+
+// coreDNSDowngrade is an error if another image of CoreDNS has an older version, and nobody wants that.
+func coreDNSDowngrade(env *step.Env, deployment *cluster.Versions, from, to string) error {
+	if coreDNSImage(deployment.New.(*appsv1.Deployment)) != coreDNSImage(deployment.Plain.(*appsv1.Deployment)) {
+		return nil // a patch does
+	}
+	return downgrade(env.Config, corefile.Version(from), corefile.Version(to))
+}
+
+// RefuseNewerCoreDNS fails if a change of the configuration gives CoreDNS another image, but the phase would keep the cluster's, which is
+// newer.
+func RefuseNewerCoreDNS(ctx context.Context, env *step.Env) error {
+	n, before := env.Config, env.Config.Upgrade.Before
+	if n.Cluster.DNS.Disabled || before == nil || n.Image("coredns") == before.Image("coredns") {
+		return nil
+	}
+	list, err := Versions(env, manifests.CoreDNS)
+	if err != nil {
+		return err
+	}
+	deployment := FindVersions[*appsv1.Deployment](list)
+	live, upgraded, err := nextCoreDNS(ctx, env, deployment)
+	if err != nil || live == nil {
+		return err
+	}
+	from := coreDNSImage(live)
+	_, tag := manifests.SplitImage(from)
+	return fault.WithRemedy(coreDNSDowngrade(env, deployment, from, coreDNSImage(upgraded)),
+		"set dns.imageTag to "+tag+" in the same change, which keeps this version, or to the version that the cluster should have")
 }
 
 // KeptCoreDNS says why an upgrade keeps CoreDNS's version from and its Corefile, instead of version to; nil if it doesn't.
@@ -95,7 +129,7 @@ func downgrade(n *config.Node, from, to string) error {
 	there, err := version.ParseGeneric(from)
 	next, nextErr := version.ParseGeneric(to)
 	if n.Cluster.DNS.ImageTag != "" || before || err != nil || nextErr != nil || next.AtLeast(there) {
-		return nil
+		return nil //nolint:nilerr // an image without a version can't be compared
 	}
 	return fault.New(fmt.Sprintf("CoreDNS %s is newer than %s, the version for Kubernetes %s", from, to, n.Cluster.KubernetesVersion),
 		"to give the cluster another version of CoreDNS, set dns.imageTag in ConfigMap kube-system/kubeadm-config")

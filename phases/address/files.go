@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -48,8 +49,19 @@ func kubeletFiles(env *step.Env) []string {
 
 const nodeIPFlag = "node-ip"
 
-// files writes kubeconfig files and the kubelet's settings.
-func (m *Move) files(_ context.Context, env *step.Env) error {
+// files writes kubeconfig files and the kubelet's settings. The next start of the kubelet reads them, and systemd its unit's.
+func (m *Move) files(ctx context.Context, env *step.Env) error {
+	if err := m.writeFiles(env); err != nil {
+		return err
+	}
+	units, err := thisnode.UnitFiles(env.Host)
+	if err != nil || !slices.ContainsFunc(kubeletFiles(env), func(path string) bool { return slices.Contains(units, path) }) {
+		return err
+	}
+	return kubelet.EnsureUnitIsCurrent(ctx, env)
+}
+
+func (m *Move) writeFiles(env *step.Env) error {
 	paths := kubeletFiles(env)
 	for _, row := range certs.Specs(env.Config) {
 		if path := env.PKI().Files(row)[0]; row.Kubeconfig != "" && !slices.Contains(paths, path) {

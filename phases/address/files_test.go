@@ -4,6 +4,8 @@
 package address
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -54,4 +56,31 @@ func TestNodeIPWithoutEffect(t *testing.T) {
 	s.Remove(t, flagsEnv)
 	s.Put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--node-ip="+next+"\n")
 	phasetest.Fatal(t, run(t, s, Move{NodeIP: next}))
+}
+
+// TestNodeIPInUnit: systemd reads a drop-in with the next address before the kubelet restarts, also if an earlier run has written it.
+func TestNodeIPInUnit(t *testing.T) {
+	const dropIn = "/etc/systemd/system/kubelet.service.d/20-address.conf"
+	for name, at := range map[string]string{"to write": former, "written": next} {
+		for _, move := range []Move{toNext, {NodeIP: next}} {
+			s, _ := single(t)
+			s.Put(t, dropIn, "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--node-ip="+at+"\n")
+			if move.NodeIP != "" && at == former { // nothing replaces it, as the control plane's address stays
+				continue
+			}
+			phasetest.Fatal(t, run(t, s, move))
+			fact.In(t, s.Get(t, dropIn), "--node-ip="+next)
+			did := s.FakeHost.Orders()
+			reload := slices.Index(did, "reload")
+			starts := slices.IndexFunc(did, func(order string) bool { return strings.HasSuffix(order, "start kubelet.service") })
+			if reload < 0 || starts >= 0 && starts < reload {
+				t.Errorf("%s, %+v: did %q", name, move, did)
+			}
+		}
+	}
+	s, _ := single(t)
+	phasetest.Fatal(t, run(t, s, toNext))
+	if did := s.FakeHost.Orders(); slices.Contains(did, "reload") {
+		t.Errorf("did %q", did)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,16 +66,6 @@ func ControlPlane(ctx context.Context, env *step.Env, components []node.Replacem
 		return errors.WithMessage(err, "a control plane is not upgraded without a snapshot of etcd")
 	}
 	return PruneSnapshots(env)
-}
-
-// newStamp is the time in the names of this run's directories. Only these order the backups, so it isn't before any other's.
-func newStamp(env *step.Env) (string, error) {
-	now := env.Host.Now().UTC()
-	last, err := upgrading.LastBackupTime(env.Host, node.BackupRoot(env))
-	if last.After(now) { // the clock was ahead then
-		now = last.Add(time.Second)
-	}
-	return now.Format(host.BackupTime), err
 }
 
 // controlPlaneRecord has the facts about this upgrade that a rollback needs. The API may be down by then.

@@ -138,6 +138,11 @@ func endMember(ctx context.Context, env *step.Env) error {
 	if err := env.Host.Remove(path); err != nil {
 		return err
 	}
+	return awaitEnded(ctx, env)
+}
+
+// awaitEnded waits until etcd's container has ended.
+func awaitEnded(ctx context.Context, env *step.Env) error {
 	err := node.Poll(ctx, func(ctx context.Context) error {
 		left, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
 		if err == nil && len(left) > 0 {

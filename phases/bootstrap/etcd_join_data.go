@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ import (
 
 // checkData compares the member at peer with the data on this host before etcd is started. A member that has run has promised the
 // others the contents of its log. Without the log it must not continue, because it would vote as if it had promised nothing: it's
-// removed, and joins as a new member. Data that no member at peer can have written is refused.
+// removed, and joins as a new member. Data that no member at peer can have written is refused, unless this join itself has left it.
 func checkData(ctx context.Context, env *step.Env, peer string) error {
 	members, err := membersToJoin(ctx, env)
 	if err != nil {
@@ -35,6 +36,9 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 		return err
 	}
 	m, fit := classifyData(here, members, env.Config.Name, peer)
+	if fit == dataForeign && ofWithdrawn(env, here, members, peer) {
+		return removeWithdrawn(ctx, env, here)
+	}
 	switch fit {
 	case dataForeign:
 		return here.Foreign()
@@ -90,6 +94,38 @@ func classifyData(here node.EtcdData, members []etcd.Member, name, peer string) 
 	default:
 		return m, dataMatches
 	}
+}
+
+// ofWithdrawn reports whether an earlier run of this join was cut off while it withdrew its member: the members no longer have it,
+// but its data is still here. Data that's older than the join stays, and so does a complete control plane's data.
+func ofWithdrawn(env *step.Env, here node.EtcdData, members []etcd.Member, peer string) bool {
+	begun, err := env.Host.Lstat(thisnode.JoinUnfinished(env.Config))
+	if err != nil {
+		return false
+	}
+	log, err := env.Host.Stat(here.Log)
+	if err != nil || log.ModTime().Before(begun.ModTime()) {
+		return false
+	}
+	return len(members) > 0 && !slices.ContainsFunc(members, func(m etcd.Member) bool {
+		return m.Cluster != here.Cluster || m.ID == here.Member || m.At(peer)
+	})
+}
+
+// removeWithdrawn removes data that no etcd would accept, once no etcd uses it: this node joins with a new member.
+func removeWithdrawn(ctx context.Context, env *step.Env, here node.EtcdData) error {
+	env.UI.Warnf("the data on this host (%s) belongs to member %x, which an earlier run of this join removed again. Removing it",
+		here.Log, here.Member)
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	_, err := env.Host.Lstat(env.Config.Paths.StaticPod(manifests.EtcdName))
+	if errors.Is(err, fs.ErrNotExist) { // so its etcd is ending already
+		err = awaitEnded(ctx, env)
+	}
+	if err != nil {
+		return err
+	}
+	return removeMember(ctx, env)
 }
 
 // podInterval is the longest wait between two queries for etcd's Pods.

@@ -134,6 +134,57 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	}
 }
 
+// TestEtcdJoinAfterAWithdrawal: a join that was cut off while it withdrew its member leaves data, which the next run removes once etcd
+// has ended. The data of a host that has been a control plane stays, and another cluster's.
+func TestEtcdJoinAfterAWithdrawal(t *testing.T) {
+	const peer = "https://192.0.2.12:2380"
+	const cluster = 7
+	refused := []string{"/var/lib/etcd/member/wal", "member 9"}
+	for name, tt := range map[string]struct {
+		data     string
+		pod      bool // its static Pod is still here
+		sighted  int  // how often its container is
+		finished bool // the join has
+		older    bool // than the join
+		err      []string
+	}{
+		"before its static Pod was removed": {data: phasetest.LogOf(9, cluster, true), pod: true, sighted: 2},
+		"while its etcd ended":              {data: phasetest.LogOf(9, cluster, true), sighted: 2},
+		"while its data was removed":        {data: phasetest.LogOf(9, cluster, false)},
+		"its etcd does not end":             {data: phasetest.LogOf(9, cluster, true), sighted: 1e9, err: []string{"etcd", "still running"}},
+		"the join has finished":             {data: phasetest.LogOf(9, cluster, true), pod: true, finished: true, err: refused},
+		"data from before the join":         {data: phasetest.LogOf(9, cluster, true), older: true, err: refused},
+		"another cluster's data":            {data: phasetest.LogOf(9, 8, true), err: refused},
+		"another member's data":             {data: phasetest.LogOf(1, cluster, true), err: []string{"member 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := preparedPlane(t)
+			s.etcd.List[0].Cluster = cluster
+			if tt.pod {
+				s.startedBefore(t, ".")
+			}
+			if !tt.finished {
+				s.Put(t, thisnode.JoinUnfinished(s.Config), "")
+			}
+			s.Put(t, phasetest.EtcdLog, tt.data)
+			if log := filepath.Join(s.Root, filepath.Dir(phasetest.EtcdLog)); tt.older {
+				phasetest.Age(t, log)
+			}
+			left := s.etcdEnds(tt.sighted)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.sighted == 1e9 {
+				cancel()
+			}
+			fact.Error(t, checkData(ctx, s.Env, peer), tt.err...)
+			_, err := os.Stat(filepath.Join(s.Root, phasetest.EtcdLog))
+			if kept := err == nil; kept != (tt.err != nil) || !kept && *left > 0 || len(s.etcd.Did) > 0 {
+				t.Errorf("its data is left: %v, its etcd for %d looks; etcd was asked to %q", kept, *left, s.etcd.Did)
+			}
+		})
+	}
+}
+
 // TestLearnerThatStarts: the others know a learner's name before it has received anything. It has lost nothing.
 func TestLearnerThatStarts(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"

@@ -41,6 +41,10 @@ func TestKubeletFinalize(t *testing.T) {
 			err: failure("expired")},
 		{name: "one of another node", make: func(t *testing.T, s *phasetest.Stage) { s.Rotated(t, phasetest.KubeletPEM, "cp-9", later) },
 			err: failure(`node "cp-9", not "cp-1"`, "deadline exceeded")},
+		{name: "one of an earlier cluster", make: func(t *testing.T, s *phasetest.Stage) {
+			s.Put(t, phasetest.KubeletPEM, phasetest.RotatedPEM(t, "cp-1", later))
+		},
+			err: failure("no CA", `issuer "system:node:cp-1"`, "deadline exceeded")},
 		{name: "none at all", make: func(t *testing.T, s *phasetest.Stage) { s.Put(t, phasetest.KubeletPEM, "x") }, err: failure("PEM form")},
 	}
 	for _, tt := range tests {

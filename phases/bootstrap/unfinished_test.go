@@ -303,6 +303,43 @@ func TestCorrectedName(t *testing.T) {
 	}
 }
 
+// TestEarlierClustersCertificate: a first run removes the certificate that a kubelet got in an earlier cluster under the same name.
+func TestEarlierClustersCertificate(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	other := fixture.Signed(t, fixture.Pair{}, "kubernetes", later)
+	of := string(certs.EncodeCerts(fixture.Signed(t, other, "system:node:cp-1", later).Cert))
+	for name, tt := range map[string]struct {
+		make func(t *testing.T, s *phasetest.Stage)
+		kept bool
+	}{
+		"of an earlier cluster": {func(t *testing.T, s *phasetest.Stage) { s.Put(t, phasetest.KubeletPEM, of) }, false},
+		"of this one":           {func(t *testing.T, s *phasetest.Stage) { s.Certified(t, "cp-1") }, true},
+		"of a CA that the API server accepts, too": {func(t *testing.T, s *phasetest.Stage) {
+			s.Put(t, phasetest.KubeletPEM, of)
+			s.Play(t, controlPlane())
+			s.EditPod(t, manifests.APIServerName, "--client-ca-file=/etc/kubernetes/pki/ca.crt", "--client-ca-file=/etc/kubernetes/pki/clients.crt")
+			s.Put(t, "/etc/kubernetes/pki/clients.crt", string(certs.EncodeCerts(other.Cert)))
+		}, true},
+		"named in kubelet.conf": {func(t *testing.T, s *phasetest.Stage) {
+			s.Certified(t, "cp-1")
+			s.Play(t, kubelet.Finalize())
+			s.Put(t, phasetest.KubeletPEM, of)
+		}, true},
+		"none at all": {func(t *testing.T, s *phasetest.Stage) { s.Put(t, phasetest.KubeletPEM, "x") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Play(t, certificates(), kubeconfigs())
+			tt.make(t, s)
+			s.Play(t, kubelet.Start())
+			_, err := s.FakeHost.Lstat(phasetest.KubeletPEM)
+			if (err == nil) != tt.kept {
+				t.Errorf("kept: %v, want %v", err == nil, tt.kept)
+			}
+		})
+	}
+}
+
 // TestCorrectedJoin: until the cluster has a control plane's kubelet, its join is unfinished, and another patch or address
 // replaces an earlier join's files. The Node's marks say nothing about that.
 func TestCorrectedJoin(t *testing.T) {

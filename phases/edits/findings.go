@@ -141,12 +141,8 @@ func lostImage(env *step.Env, component string, have, wanted *corev1.Pod) string
 		versions = append(versions, earlier.From)
 	}
 	isVersion := func(v string) bool { return strings.ReplaceAll(v, "+", "_") == tag }
-	known := slices.ContainsFunc(versions, isVersion)
-	if component == manifests.APIServerName { // usualTag comes from its own image
-		known = known || releaseTag().MatchString(tag)
-	} else {
-		known = known || tag == usualTag
-	}
+	// usualTag comes from the API server's own image, which may be a build of the operator's, too.
+	known := slices.ContainsFunc(versions, isVersion) || tag == usualTag && releaseTag().MatchString(tag)
 	if known && !strings.Contains(image, "@") {
 		return ""
 	}

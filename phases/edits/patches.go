@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -52,8 +53,12 @@ func PatchesOf(ctx context.Context, env *step.Env) (p Patches, err error) {
 	return p, nil
 }
 
-// doubtfulSuffix marks a patch of doubtful edits.
-const doubtfulSuffix = "-doubtful"
+// doubtfulSuffix marks a patch of doubtful edits. sidecarsSuffix marks a patch that adds or removes sidecars: it sorts after all JSON
+// patches, whose indices of containers it may change.
+const (
+	doubtfulSuffix = "-doubtful"
+	sidecarsSuffix = "-sidecars"
+)
 
 // patchSuffix follows the target in a patch's name.
 func patchSuffix(env *step.Env) string {
@@ -75,8 +80,11 @@ func (e *editedPod) patches(suffix string) (files []config.PatchFile, err error)
 		return errors.WithStack(err)
 	}
 	mine, ours, next := &have.Spec.Containers[0], &before.Spec.Containers[0], &wanted.Spec.Containers[0]
-	if operations := commandPatch(mine.Command, ours.Command, next.Command); len(operations) > 0 {
+	if operations := commandPatch(manifests.ContainerIndex(e.wanted), mine.Command, ours.Command, next.Command); len(operations) > 0 {
 		err = add("json", operations)
+	}
+	if !slices.EqualFunc(have.Spec.Containers, before.Spec.Containers, func(a, b corev1.Container) bool { return a.Name == b.Name }) {
+		suffix += sidecarsSuffix
 	}
 	mine.Command = ours.Command
 	if mine.Image != ours.Image { // the operator's repository, with the upgrade's version
@@ -97,10 +105,11 @@ type operation struct {
 	Value *string `json:"value,omitempty"`
 }
 
-// commandPatch returns operations that repeat in next the operator's changes from before to have. They address flags by their
-// index in next. A test before each makes the patch fail, rather than change another flag, if a later version moves it.
-func commandPatch(have, before, next []string) []operation {
-	c := commandChange{have: have, before: before, words: slices.Clone(next)}
+// commandPatch returns operations that repeat in next, the command line of a container, the operator's changes from before to have. They
+// address flags by their index in next. A test before each makes the patch fail, rather than change another flag, if a later version
+// moves it.
+func commandPatch(container int, have, before, next []string) []operation {
+	c := commandChange{path: fmt.Sprintf("/spec/containers/%d/command/", container), have: have, before: before, words: slices.Clone(next)}
 	kept := c.replaceAndRemove()
 	for i, word := range have {
 		if slices.Contains(before, word) || slices.Contains(kept, word) || slices.Contains(next, word) {
@@ -114,19 +123,20 @@ func commandPatch(have, before, next []string) []operation {
 
 // commandChange turns words, a command line, into another.
 type commandChange struct {
+	path                string // of the words, with a slash at the end
 	have, before, words []string
 	operations          []operation
 }
 
-func at(i int) string { return fmt.Sprintf("/spec/containers/0/command/%d", i) }
+func (c *commandChange) at(i int) string { return c.path + strconv.Itoa(i) }
 
 func (c *commandChange) test(i int) {
-	c.operations = append(c.operations, operation{"test", at(i), new(c.words[i])})
+	c.operations = append(c.operations, operation{"test", c.at(i), new(c.words[i])})
 }
 
 func (c *commandChange) replace(i int, word string) {
 	c.test(i)
-	c.operations = append(c.operations, operation{"replace", at(i), &word})
+	c.operations = append(c.operations, operation{"replace", c.at(i), &word})
 	c.words[i] = word
 }
 
@@ -149,7 +159,7 @@ func (c *commandChange) replaceAndRemove() (kept []string) {
 	}
 	for _, i := range removed {
 		c.test(i)
-		c.operations = append(c.operations, operation{"remove", at(i), nil})
+		c.operations = append(c.operations, operation{"remove", c.at(i), nil})
 		c.words = slices.Delete(c.words, i, i+1)
 	}
 	return kept
@@ -161,12 +171,12 @@ func (c *commandChange) add(k int) {
 	for _, later := range c.have[k+1:] {
 		if i := slices.Index(c.words, later); i >= 0 && flagName(later) == flagName(word) {
 			c.test(i)
-			c.operations = append(c.operations, operation{"add", at(i), &word})
+			c.operations = append(c.operations, operation{"add", c.at(i), &word})
 			c.words = slices.Insert(c.words, i, word)
 			return
 		}
 	}
-	c.operations = append(c.operations, operation{"add", "/spec/containers/0/command/-", &word})
+	c.operations = append(c.operations, operation{"add", c.path + "-", &word})
 	c.words = append(c.words, word)
 }
 

@@ -31,7 +31,7 @@ func TestCommandPatches(t *testing.T) {
 		{"x -a=1 -c v -d w", "x -a=1", "x -a=1 -n", "x -a=1 -n -c v -d w"},
 	} {
 		next := strings.Fields(c.next)
-		operations := commandPatch(strings.Fields(c.have), strings.Fields(c.before), next)
+		operations := commandPatch(0, strings.Fields(c.have), strings.Fields(c.before), next)
 		file, err := yaml.Marshal(operations)
 		if err != nil {
 			t.Fatal(err)
@@ -191,4 +191,17 @@ func TestDroppedImages(t *testing.T) {
 			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...)
 		})
 	}
+}
+
+// TestDroppedBuilds: builds of the operator's own don't vanish without a word either if all components have the same tag.
+func TestDroppedBuilds(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	var want []phasetest.FoundAs
+	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		s.EditPod(t, component, ":v1.36.4\n", ":v1.36.4_own.1\n")
+		want = append(want, phasetest.FoundAs{Name: "warning StaticPodEdits", Facts: []string{component}, List: "registry.k8s.io/" + component + ":v1.36.4_own.1"})
+	}
+	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...)
+	s.Config.Upgrade.From = "v1.36.4+own.1"
+	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env))
 }

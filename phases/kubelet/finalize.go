@@ -75,12 +75,22 @@ func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 	return node.RestartKubelet(ctx, env)
 }
 
-// awaitClientCertificate waits for the file that the kubelet writes soon after its start. An older file may have expired.
+// awaitClientCertificate waits for the file that the kubelet writes soon after its start. An older file may have expired, or be of
+// an earlier cluster.
 func awaitClientCertificate(ctx context.Context, env *step.Env, pem, name string) error {
 	limit := &env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", *limit)
 	const failure = "the kubelet has no valid client certificate; `journalctl -u kubelet` shows why"
 	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
-		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, thisnode.ClientCertificateCheck(env.Host, pem, name)), failure)
+		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, func(data []byte) error {
+			if err := thisnode.ClientCertificateCheck(env.Host, pem, name)(data); err != nil {
+				return err
+			}
+			known, err := clientCAs(env)
+			if err != nil {
+				return err
+			}
+			return checkIssuer(env, pem, data, known)
+		}), failure)
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -36,7 +35,7 @@ func runKubeletStart(ctx context.Context, env *step.Env) error {
 		wanted, err = env.Keeper().Pending("init phase kubelet-start", wanted...)
 	}
 	if err == nil {
-		err = forgetOtherName(ctx, env)
+		err = forgetForeign(ctx, env)
 	}
 	if err != nil {
 		return err
@@ -106,7 +105,7 @@ func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File
 	if err := ensureServingPair(env); err != nil {
 		return err
 	}
-	return ensureUnitIsCurrent(ctx, env)
+	return EnsureUnitIsCurrent(ctx, env)
 }
 
 // startAgain starts the kubelet of a working node whose new files couldn't be written, for example on a full disk: each file is
@@ -133,8 +132,8 @@ func explainedJob(ctx context.Context, env *step.Env, err error) error {
 	return diagnose.Explain(ctx, env.Host, env.Host.Now(), env.KubeletTarget(), err)
 }
 
-// ensureUnitIsCurrent makes systemd reload the kubelet's unit if it has changed on disk: reloading takes a tenth of a second.
-func ensureUnitIsCurrent(ctx context.Context, env *step.Env) error {
+// EnsureUnitIsCurrent makes systemd reload the kubelet's unit if it has changed on disk: reloading takes a tenth of a second.
+func EnsureUnitIsCurrent(ctx context.Context, env *step.Env) error {
 	if unit, err := env.Host.Unit(ctx, node.KubeletUnit); err == nil && unit.Current {
 		return nil
 	}
@@ -174,29 +173,6 @@ func Files(env *step.Env) ([]ownership.File, error) {
 
 func settingsFile(path string, data []byte) ownership.File {
 	return ownership.File{Path: path, Data: data, Mode: 0o600}
-}
-
-// forgetOtherName removes a certificate that the kubelet got under another name in an unfinished init: the kubelet would prefer
-// it to the new certificate in kubelet.conf.
-func forgetOtherName(ctx context.Context, env *step.Env) error {
-	if !env.Rerun || !env.Unfinished {
-		return nil
-	}
-	pem := thisnode.KubeletClientPEM(env.Host, env.Settings())
-	data, err := host.ReadIfExists(env.Host, pem)
-	if err != nil || data == nil {
-		return err
-	}
-	var expired *thisnode.ExpiredError
-	err = thisnode.ClientCertificateCheck(env.Host, pem, env.Config.Name)(data)
-	if err == nil || errors.As(err, &expired) {
-		return nil
-	}
-	env.UI.Printf("Removing the kubelet's certificate from an earlier run: %v", err)
-	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
-		return err
-	}
-	return env.Host.Remove(pem)
 }
 
 // restartForConf restarts a kubelet running with an unfinished init's kubelet.conf.

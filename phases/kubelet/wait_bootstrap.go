@@ -14,9 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -121,15 +119,7 @@ func unknownIssuer(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	chain, err := certs.ParseChain(data)
-	if err != nil {
-		return errors.Wrap(err, path)
-	}
-	if err := pki.Verify(chain, trusted, env.Host.Now()); err == nil {
-		return nil
-	}
-	return fault.New(fmt.Sprintf("no CA that this node knows has issued %s (issuer %q)", path, chain[0].Issuer.CommonName),
-		"if it is from another cluster, delete it, restart the kubelet, and run the same command again")
+	return checkIssuer(env, path, data, trusted)
 }
 
 // clusterCAs returns the cluster's CAs as this node knows them: the CAs in kubelet.conf and, while a CA is being replaced, the

@@ -143,13 +143,23 @@ func TestPrepareSwapOfTheNextBoot(t *testing.T) {
 
 // TestPrepareNodeWithSwap: a node whose kubelet is configured for swap keeps it.
 func TestPrepareNodeWithSwap(t *testing.T) {
-	for _, fails := range []bool{false, true} {
+	for _, row := range []struct {
+		setting bool
+		flag    string
+		fails   bool
+	}{
+		{false, "", false},
+		{true, "", true},
+		{true, "--fail-swap-on=false", false},
+		{false, "--fail-swap-on", true},
+	} {
 		h, root := newBareHost(t)
 		fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
-		fixture.Put(t, root, "/var/lib/kubelet/config.yaml", fmt.Sprintf("failSwapOn: %t\n", fails))
+		fixture.Put(t, root, "/var/lib/kubelet/config.yaml", fmt.Sprintf("failSwapOn: %t\n", row.setting))
+		fixture.Put(t, root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS="+row.flag+"\n")
 		h.mustPrepare(t, &Prepare{})
-		if kept := len(h.Has.Swap) > 0 && !slices.Contains(h.Orders(), "mask "+swapTarget); kept == fails {
-			t.Errorf("failSwapOn %t: swap is %q after %q", fails, h.Has.Swap, h.Orders())
+		if kept := len(h.Has.Swap) > 0 && !slices.Contains(h.Orders(), "mask "+swapTarget); kept == row.fails {
+			t.Errorf("%+v: swap is %q after %q", row, h.Has.Swap, h.Orders())
 		}
 	}
 }

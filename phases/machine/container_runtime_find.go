@@ -52,10 +52,19 @@ func knownRuntimes() []hostRuntime {
 	return list
 }
 
-// isOwnSocket reports whether a socket is a bundle's containerd's. In a configuration, it's usually below /var/run, which is /run.
-func isOwnSocket(socket string) bool {
+// takesImages reports whether images can be imported: only containerd can.
+func (r hostRuntime) takesImages() bool { return strings.Contains(r.socket, "containerd") }
+
+// isOwnSocket reports whether a socket is a bundle's containerd's.
+func isOwnSocket(socket string) bool { return socketPath(socket) == socketPath(containerd.Socket) }
+
+// socketPath is a socket's path. In a configuration, it's usually below /var/run, which is /run.
+func socketPath(socket string) string {
 	path := strings.TrimPrefix(socket, "unix://")
-	return "unix://"+strings.TrimPrefix(path, "/var") == containerd.Socket
+	if below, found := strings.CutPrefix(path, "/var/run/"); found {
+		return "/run/" + below
+	}
+	return path
 }
 
 // findRuntime looks for the kubelet's runtime: the operator's, or else a bundle's containerd. Containerd's own guide puts its
@@ -99,7 +108,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 	case 1:
 		return found[0], nil
 	}
-	return chooseRuntime(ctx, env, found)
+	return chooseRuntime(ctx, env, kubelets, found)
 }
 
 // broughtContainerd reports whether a bundle brought containerd here. Earlier releases didn't record it, but marked its unit.
@@ -114,10 +123,14 @@ func (p *Prepare) Socket(ctx context.Context, env *step.Env) (string, error) {
 	return strings.TrimPrefix(found.socket, "unix://"), err
 }
 
-func chooseRuntime(ctx context.Context, env *step.Env, found []hostRuntime) (hostRuntime, error) {
+// chooseRuntime prefers the runtime at the socket of a node's kubelet; "" if there's none.
+func chooseRuntime(ctx context.Context, env *step.Env, kubelets string, found []hostRuntime) (hostRuntime, error) {
 	var answering []hostRuntime
 	var names []string
 	for _, r := range found {
+		if socketPath(r.socket) == socketPath(kubelets) {
+			return r, nil
+		}
 		names = append(names, r.unit)
 		if _, err := env.Host.RuntimeInfo(ctx, r.socket); err == nil {
 			answering = append(answering, r)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
@@ -39,7 +38,7 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	missing, unpinned := p.lacking(env, record, present)
-	if !strings.Contains(found.socket, "containerd") && len(missing)+len(unpinned) > 0 {
+	if !found.takesImages() && len(missing)+len(unpinned) > 0 {
 		return fault.New("only containerd can be given images, and this host has another container runtime",
 			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
 	}

@@ -14,6 +14,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -123,7 +124,7 @@ const (
 )
 
 // sizes are the bytes that this run adds, by directory: programs to put in place, and images that the runtime lacks. Of a runtime
-// that doesn't run yet, nobody knows any images.
+// that doesn't run yet, nobody knows any images. A distribution's containerd says where it keeps them.
 func (p *Prepare) sizes(ctx context.Context, env *step.Env, found hostRuntime, pending pendingFiles) map[string]uint64 {
 	sizes := map[string]uint64{}
 	for _, f := range pending.files {
@@ -131,9 +132,14 @@ func (p *Prepare) sizes(ctx context.Context, env *step.Env, found hostRuntime, p
 			sizes[dir] += uint64(f.Size)
 		}
 	}
-	if found.foreign() || slices.Contains(env.Machine.SkipPhases, "images") {
+	if !found.takesImages() || slices.Contains(env.Machine.SkipPhases, "images") {
 		return sizes
 	}
+	dir := ""
+	if found.foreign() {
+		dir, _ = env.Host.ImageDir(ctx, found.socket) // the check CRI reports an error
+	}
+	dir = cmp.Or(dir, containerd.DataDir)
 	present, err := presentImages(ctx, env, found)
 	if err != nil {
 		present = nil
@@ -142,7 +148,7 @@ func (p *Prepare) sizes(ctx context.Context, env *step.Env, found hostRuntime, p
 		have, there := present[part.Name]
 		there = there && part.ConfigDigest != nil && (have.ID == "" || have.ID == part.ConfigDigest.String())
 		if part.Type == bundle.Image && !there {
-			sizes[containerd.DataDir] += 2 * uint64(part.Size) // the layers, and their unpacked files
+			sizes[dir] += 2 * uint64(part.Size) // the layers, and their unpacked files
 		}
 	}
 	return sizes

@@ -5,6 +5,7 @@ package machine
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -330,18 +331,21 @@ func TestPrepareDefaultSocket(t *testing.T) {
 	}
 }
 
-// TestPrepareFindsNamedRuntime: of several runtimes, a named socket and a node's kubelet choose containerd.
+// TestPrepareFindsNamedRuntime: of several runtimes, a named socket and a node's kubelet choose one.
 func TestPrepareFindsNamedRuntime(t *testing.T) {
 	crio := host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
 	for name, tt := range map[string]struct {
 		named, kubelet string // sockets
 		packaged       bool   // containerd is a package's
 		want           runtimeOwner
+		unit           string
 	}{
-		"named":             {named: containerd.Socket, packaged: true, want: foreignRuntime},
-		"a kubelet's":       {kubelet: containerd.Socket, packaged: true, want: foreignRuntime},
-		"none yet":          {named: "unix://" + config.KnownSockets()[0], want: noRuntime},
-		"neither, with one": {want: foreignRuntime},
+		"named":                   {named: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
+		"a kubelet's":             {kubelet: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
+		"a kubelet's other":       {kubelet: "unix:///var/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"a kubelet's other, /run": {kubelet: "/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"none yet":                {named: "unix://" + config.KnownSockets()[0], want: noRuntime, unit: containerd.Unit},
+		"neither, with one":       {want: foreignRuntime, unit: "crio.service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, root := newBareHost(t)
@@ -357,11 +361,7 @@ func TestPrepareFindsNamedRuntime(t *testing.T) {
 			env.Machine.CRISocket = tt.named
 			got, err := (&Prepare{}).findRuntime(t.Context(), env)
 			phasetest.Fatal(t, err)
-			wantUnit := containerd.Unit
-			if name == "neither, with one" {
-				wantUnit = "crio.service"
-			}
-			if got.owner != tt.want || got.unit != wantUnit {
+			if got.owner != tt.want || got.unit != tt.unit {
 				t.Errorf("found %+v", got)
 			}
 		})
@@ -438,6 +438,32 @@ func TestPrepareNeedsNoSpaceAgain(t *testing.T) {
 	h.mustPrepare(t, p)
 	h.Has.Space = map[string]host.Space{"/": {Free: 1, Total: 100}}
 	h.mustPrepare(t, p)
+}
+
+// TestPrepareSizesOfImages: images go to containerd's directory, whosever containerd it is, and to no other runtime.
+func TestPrepareSizesOfImages(t *testing.T) {
+	const elsewhere = "/data/containerd"
+	for name, row := range map[string]struct {
+		found hostRuntime
+		told  string // where the runtime keeps images
+		want  []string
+	}{
+		"a bundle's":                        {hostRuntime{socket: containerd.Socket, owner: bundledRuntime}, "", []string{containerd.DataDir}},
+		"none yet":                          {hostRuntime{socket: containerd.Socket}, "", []string{containerd.DataDir}},
+		"a distribution's":                  {hostRuntime{socket: containerd.Socket, owner: foreignRuntime}, elsewhere, []string{elsewhere}},
+		"a distribution's that doesn't say": {hostRuntime{socket: containerd.Socket, owner: foreignRuntime}, "", []string{containerd.DataDir}},
+		"another":                           {hostRuntime{socket: "unix://" + config.KnownSockets()[1], owner: foreignRuntime}, elsewhere, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newBareHost(t)
+			h.Has.ImageDir = row.told
+			p := &Prepare{Bundle: imageBundle(t, "registry.k8s.io/pause:3.10.2")}
+			sizes := p.sizes(t.Context(), h.env(&bytes.Buffer{}), row.found, pendingFiles{})
+			if got := slices.Sorted(maps.Keys(sizes)); !slices.Equal(got, row.want) {
+				t.Errorf("needs space in %q, want %q", got, row.want)
+			}
+		})
+	}
 }
 
 // TestPrepareRouteAway: a host whose IPv6 route is away for a moment still takes it from advertisements after the next boot.

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,10 +28,15 @@ func (e *QuorumError) Error() string { return e.err.Error() }
 
 func (e *QuorumError) Unwrap() error { return e.err }
 
-// Remedy returns QuorumRemedy.
-func (*QuorumError) Remedy() string { return QuorumRemedy }
+// Remedy returns QuorumRemedy, unless etcd doesn't accept this host's certificates: then nothing is known about other members.
+func (e *QuorumError) Remedy() string {
+	if etcd.CredentialsFail(e.err) {
+		return "see `slipway certs check-expiration`, and renew what has expired: `slipway certs renew apiserver-etcd-client` for the API server's certificate"
+	}
+	return QuorumRemedy
+}
 
-// QuorumRemedy is the remedy of each QuorumError.
+// QuorumRemedy is the remedy if other members aren't healthy.
 const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`slipway etcd member remove ID`)"
 
 // CheckRemovalQuorum returns a *QuorumError if etcd would have no quorum without the member.
@@ -69,7 +75,7 @@ func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(
 			return nil
 		}
 		if err := ask(ctx, env); err != nil {
-			return []fault.Finding{fault.NewFinding("", fault.Error, QuorumRemedy, "this node's etcd cannot be restarted: %v", err)}
+			return []fault.Finding{fault.NewFinding("", fault.Error, cmp.Or(fault.Remedy(err), QuorumRemedy), "this node's etcd cannot be restarted: %v", err)}
 		}
 		return nil
 	}}

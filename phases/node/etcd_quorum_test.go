@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"github.com/pkg/errors"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -36,6 +39,22 @@ func TestOthersSuffice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fact.Error(t, CheckQuorumOfOthers(tt.health, phasetest.OwnPeer), tt.want...)
+		})
+	}
+}
+
+// TestRemedyOfQuorum: nobody is told to remove members because this host's own certificates aren't accepted.
+func TestRemedyOfQuorum(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a member is dead":       {errors.New("connection refused"), "`slipway etcd member remove ID`"},
+		"no certificate":         {etcd.CredentialsError{Err: errors.New("no such file")}, "`slipway certs renew apiserver-etcd-client`"},
+		"an expired certificate": {status.Error(codes.Unavailable, "remote error: tls: expired certificate"), "`slipway certs renew apiserver-etcd-client`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fact.In(t, fault.Remedy(errors.WithMessage(&QuorumError{errors.WithMessage(row.err, "ask")}, "etcd")), row.want)
 		})
 	}
 }

@@ -161,7 +161,7 @@ func (t Lease) Cancel(ctx context.Context, err error) error {
 // after a success, or a failure that has left this node as it was.
 func (t Lease) Release(ctx context.Context, env *step.Env, failed error) error {
 	var putBack *RolledBackError
-	if failed != nil && !errors.As(failed, &putBack) {
+	if failed != nil && (!errors.As(failed, &putBack) || putBack.Partly) {
 		if *t.keepOnFailure {
 			return failed
 		}

@@ -34,7 +34,8 @@ func NewPatchedImagesCheck(env *step.Env) preflight.Check {
 }
 
 // RefuseOtherVersions fails if a patch gives a component an image of another version of Kubernetes: the component would skip a minor
-// version, or stay behind while the upgrade succeeds. A tag's suffix may name an operator's own build of the version.
+// version, stay behind while an upgrade succeeds, or go back with a change of the configuration. A tag's suffix may name an operator's
+// own build of the version.
 func RefuseOtherVersions(env *step.Env) error {
 	list, err := Replacements(env)
 	if err != nil {

@@ -43,9 +43,7 @@ func RestartStale(ctx context.Context, env *step.Env, turn Lease, components ...
 		return err
 	}
 	for _, c := range stale {
-		if began.After(since[c.Name]) {
-			since[c.Name] = began
-		}
+		since[c.Name] = began
 	}
 	for _, name := range components {
 		if !HasComponent(stale, name) { // may have crashed with its old certificate; on failure, the restart only takes longer
@@ -106,19 +104,29 @@ func WithSigner(env *step.Env) (Replacement, error) {
 	return c, err
 }
 
-// StaleContainers returns a component's containers that are older than its certificates and keys.
+// StaleContainers returns a component's containers that are older than its certificates and keys. After the clock was set back, only
+// containers from before that can be compared with certificates from before it.
 func StaleContainers(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
-	changed, err := CredentialsChanged(env, component)
+	now := env.Host.Now()
+	changed, ahead, err := credentialsChanged(env, component, now)
 	if err != nil {
 		return nil, err
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), err
+	return slices.DeleteFunc(running, func(c host.Container) bool {
+		return !c.Created.Before(changed) && (!c.Created.After(now) || !c.Created.Before(ahead))
+	}), err
 }
 
-// CredentialsChanged returns when the newest of a component's certificates was written; the zero time if it has none.
+// CredentialsChanged returns when the newest of a component's certificates was written; the zero time if it has none. It ignores those
+// that seem to come from the future: the clock was set back, and by its time no container would ever be newer.
 func CredentialsChanged(env *step.Env, component string) (time.Time, error) {
-	var newest time.Time
+	changed, _, err := credentialsChanged(env, component, env.Host.Now())
+	return changed, err
+}
+
+// credentialsChanged returns when the newest of a component's certificates was written, up to now and later than that.
+func credentialsChanged(env *step.Env, component string, now time.Time) (changed, ahead time.Time, err error) {
 	for _, row := range certs.Specs(env.Config) {
 		if !row.Renewable() || row.UsedBy != component {
 			continue
@@ -127,10 +135,19 @@ func CredentialsChanged(env *step.Env, component string) (time.Time, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return newest, err
-		case info.ModTime().After(newest):
-			newest = info.ModTime()
+			return changed, ahead, err
+		case info.ModTime().After(now):
+			ahead = latest(ahead, info.ModTime())
+		default:
+			changed = latest(changed, info.ModTime())
 		}
 	}
-	return newest, nil
+	return changed, ahead, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

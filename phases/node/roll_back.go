@@ -20,14 +20,18 @@ import (
 
 // RolledBackError is the error of a failed ReplaceStaticPods after which everything on this node runs again with the previous
 // manifests.
-type RolledBackError struct{ error }
+type RolledBackError struct {
+	error
+	// Partly means that components which were replaced before stay replaced, so the node runs two versions.
+	Partly bool
+}
 
 // Unwrap returns the error with both messages.
 func (e *RolledBackError) Unwrap() error { return e.error }
 
 // NewRolledBackError is a failure after which everything on this node runs as before it.
 func NewRolledBackError(failed error) error {
-	return &RolledBackError{errors.WithMessage(failed, "this node runs as before")}
+	return &RolledBackError{error: errors.WithMessage(failed, "this node runs as before")}
 }
 
 // RollBack swaps the previous manifests in again after ReplaceStaticPods has failed. A component that an interrupted run had
@@ -61,7 +65,7 @@ func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Repla
 	if etcdStays {
 		said += "; etcd stays at its new version, because the old one may not be able to read its data any more"
 	}
-	return &RolledBackError{errors.WithMessage(failed, said)}
+	return &RolledBackError{error: errors.WithMessage(failed, said)}
 }
 
 // wasReplaced reports whether this run has written a different manifest.

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -33,9 +34,28 @@ func question(env *step.Env, name, asks string, find func(context.Context, *step
 }
 
 func (r *Run) controlPlaneChecks(env *step.Env) []preflight.Check {
-	return append(clusterChecks(env), r.quotaQuestion(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+	return append(clusterChecks(env), r.quotaQuestion(env), r.etcdTag(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
 		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
-		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings))
+		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings), node.NewPatchedImagesCheck(env))
+}
+
+// etcdTag checks the version of an etcd whose static Pod this run replaces.
+func (r *Run) etcdTag(env *step.Env) preflight.Check {
+	c := preflight.EtcdImageTag(env.Config, " in ConfigMap kube-system/kubeadm-config, and run `slipway upgrade apply`")
+	run := c.Run
+	c.Run = func(ctx context.Context, h preflight.View) []fault.Finding {
+		if r.serverAlone || !replacesEtcd(ctx, env) {
+			return nil
+		}
+		return run(ctx, h)
+	}
+	return c
+}
+
+// replacesEtcd reports whether a change of this control plane replaces etcd; if in doubt, it does.
+func replacesEtcd(ctx context.Context, env *step.Env) bool {
+	list, err := node.Outdated(ctx, env)
+	return err != nil || node.HasComponent(list, manifests.EtcdName)
 }
 
 func kubeletCheck(env *step.Env) preflight.Check {
@@ -44,15 +64,25 @@ func kubeletCheck(env *step.Env) preflight.Check {
 
 // clusterChecks are the checks of the rest of the cluster.
 func clusterChecks(env *step.Env) []preflight.Check {
-	stops := func(ctx context.Context) bool {
-		list, err := node.Outdated(ctx, env)
-		return err != nil || node.HasComponent(list, manifests.EtcdName)
-	}
+	stops := func(ctx context.Context) bool { return replacesEtcd(ctx, env) }
 	return []preflight.Check{
 		node.NewNodesReadyCheck(env),
 		node.NewQuorumCheckIf(env, stops, node.AwaitPeers),
 	}
 }
+
+// newerCoreDNS finds that the change would leave CoreDNS as it is.
+func newerCoreDNS(ctx context.Context, env *step.Env) []fault.Finding {
+	err := addon.RefuseNewerCoreDNS(ctx, env)
+	if err == nil {
+		return nil
+	}
+	f := fault.Of(err)
+	f.Name = coreDNSCheck
+	return []fault.Finding{f}
+}
+
+const coreDNSCheck = "NewerCoreDNS"
 
 const encryptionCheck = "EncryptionFile"
 

@@ -7,9 +7,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -42,10 +40,11 @@ func (r *Run) etcds(env *step.Env) (before, wanted *corev1.Pod, err error) {
 	if err != nil || next == nil {
 		return nil, nil, err
 	}
-	if now != nil && yaml.Unmarshal(now, &before) != nil {
-		before = nil // StaticPodEdits shows why
+	if now != nil {
+		before, _ = manifests.DecodePod(now) // StaticPodEdits shows why not
 	}
-	return before, wanted, errors.WithStack(yaml.Unmarshal(next, &wanted))
+	wanted, err = manifests.DecodePod(next)
+	return before, wanted, err
 }
 
 func (r *Run) etcdManifests(env *step.Env) (now, next []byte, err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -89,6 +90,17 @@ func TestQuota(t *testing.T) {
 				fact.In(t, found[0].Message+found[0].Remedy, "--quota-backend-bytes", "`slipway etcd defrag`")
 			}
 		})
+	}
+}
+
+// TestQuotaBesideSidecar: the variables are those of etcd's own container, wherever that is.
+func TestQuotaBesideSidecar(t *testing.T) {
+	s := live(t)
+	s.EditPod(t, "etcd", "  containers:\n", "  containers:\n  - {name: side, image: 'side:1', env: [{name: ETCD_QUOTA_BACKEND_BYTES, value: \"4096\"}]}\n")
+	before, wanted, err := withQuota(t, s, "extraEnvs: [{name: ETCD_QUOTA_BACKEND_BYTES, value: \"8192\"}]").etcds(s.Env)
+	phasetest.Fatal(t, err)
+	if now, next := manifests.EtcdQuota(before), manifests.EtcdQuota(wanted); now != 2<<30 || next != 8192 {
+		t.Errorf("the quota goes from %d to %d", now, next)
 	}
 }
 

@@ -42,7 +42,8 @@ func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	if len(r.Fields) == 0 {
 		env.UI.Printf("The cluster has this configuration already")
 	}
-	checks := append(r.controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env), r.overridesQuestion(env))
+	checks := append(r.controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env), r.overridesQuestion(env),
+		question(env, coreDNSCheck, "CoreDNS gets its next image", newerCoreDNS))
 	return check(ctx, env, append(checks, r.endpointChecks(env)...))
 }
 
@@ -222,6 +223,9 @@ func (r *Run) issueCertificates(ctx context.Context, env *step.Env) error {
 func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 	if r.Reverts == nil && len(r.components)+len(r.profiles) > 0 {
 		if err := edits.RefuseLoss(ctx, env); err != nil {
+			return err
+		}
+		if err := node.RefuseOtherVersions(env); err != nil {
 			return err
 		}
 		if err := r.writeProfileFiles(env); err != nil {

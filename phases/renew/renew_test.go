@@ -171,6 +171,38 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	}
 }
 
+// TestRestartAfterTheClockWasSetBack: no container is newer than a file from the future, so such a file says something only about
+// containers that are from the future, too.
+func TestRestartAfterTheClockWasSetBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		created time.Duration // from now
+		stopped int
+	}{"since then": {-time.Minute, 0}, "before, and older than its files": {time.Hour, 4}, "before, and newer": {3 * time.Hour, 0}} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.ControlPlaneStage(t, bootstrap.Init())
+			s.Play(t, phasetest.Pick(bootstrap.Init(), "etcd", "control-plane")...)
+			s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
+			s.Etcd = &phasetest.FakeMembers{List: []etcd.Member{{Name: "cp-1", PeerURL: phasetest.OwnPeer}}}
+			ahead := time.Now().Add(2 * time.Hour)
+			for _, row := range pki.RenewableRows() {
+				path := filepath.Join(s.Root, s.PKI().Files(row)[0])
+				phasetest.Fatal(t, os.Chtimes(path, ahead, ahead))
+			}
+			s.FakeHost.Runs(time.Now().Add(tt.created), manifests.Components(s.Config)...)
+			s.FakeHost.On.StopContainer = func(_ context.Context, _, id string, _ time.Duration) error {
+				s.FakeHost.Runs(time.Now(), id)
+				return nil
+			}
+			for range 2 {
+				phasetest.Fatal(t, restartChanged(t.Context(), s.Env))
+			}
+			if got := s.FakeHost.Did("stop container"); len(got) != tt.stopped {
+				t.Errorf("stopped %q", got)
+			}
+		})
+	}
+}
+
 func TestMendKubelet(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
 	before := s.Get(t, "/etc/kubernetes/kubelet.conf")

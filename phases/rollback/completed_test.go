@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -107,6 +109,20 @@ func TestFinishedAfterBackup(t *testing.T) {
 	phasetest.Fatal(t, r.finish(t.Context(), &step.Env{Config: n, Host: h, UI: ui.NewLines(io.Discard, io.Discard)}))
 	if p, err := upgrading.ReadProgress(h, phasetest.RollbackBackups); err != nil || p.Finished.Before(r.Backup.Began) {
 		t.Errorf("finished at %s, %v", p.Finished, err)
+	}
+}
+
+// TestBackupAfterRollback: the clock was ahead at the end of a rollback, and has been set since. The next upgrade's backup is still
+// later than that rollback, so it isn't taken for a part of the upgrade that was rolled back.
+func TestBackupAfterRollback(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Put(t, "/var/lib/kubelet/config.yaml", "old")
+	root, ahead := node.BackupRoot(s.Env), time.Now().UTC().Add(24*time.Hour).Truncate(time.Second)
+	phasetest.Fatal(t, s.Host.EnsureDir(root, 0o700))
+	phasetest.Fatal(t, upgrading.Progress{Finished: ahead}.Write(s.Host, root))
+	phasetest.Fatal(t, backup.Kubelet(s.Env, []ownership.File{{Path: "/var/lib/kubelet/config.yaml", Data: []byte("new"), Mode: 0o600}}))
+	if last, err := upgrading.LastBackupTime(s.Host, root); err != nil || !last.After(ahead) {
+		t.Errorf("the backup is of %s, %v; the rollback of %s", last, err, ahead)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestFilesOfKeptServer(t *testing.T) {
 func TestBrokenKubeconfigStays(t *testing.T) {
 	const other = "/etc/kubernetes/audit.yaml"
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	path := s.Env.Config.Paths.KubeletKubeconfig()
+	path := s.Config.Paths.KubeletKubeconfig()
 	s.Put(t, other, "former")
 	s.Put(t, path, "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: \"https://192.0.2.1:6443\"}}]\n"+
 		"contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\nusers: [{name: a}]\n")

@@ -139,9 +139,10 @@ func etcdVersions(n *config.Node) func(minor string) string {
 	return n.Cluster.EtcdVersion
 }
 
-// PlanQuestions returns the checks of `upgrade plan`: breakages by the upgrade and, on a control plane, local obstacles.
-func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Check {
-	n, except := env.Config, ""
+// PlanQuestions returns the checks of `upgrade plan`: breakages by the upgrade and, on a control plane, local obstacles. first is for this
+// control plane's first step on the way, as the patches are; nil elsewhere.
+func PlanQuestions(ctx context.Context, env, first *step.Env, state *upgrading.State, there *inventory.Inventory) []preflight.Check {
+	n, except, here := env.Config, "", first != nil
 	if here {
 		except = n.Name // an interrupted upgrade may have left it not ready
 	}
@@ -159,12 +160,12 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
-			etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
-		found = append(found, hostFindings(ctx, env, there.Members)...)
-		if target := n.Cluster.KubernetesVersion; state.FirstStep(n.Name, target) == target { // patches are for the first step
-			list = append(list, node.NewPatchedImagesCheck(env))
-		}
+		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
+			return edits.StaticPodFindings(ctx, first)
+		}},
+			node.NewPatchedImagesCheck(first),
+			etcdQuorum(first, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
+		found = append(found, hostFindings(ctx, first, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)
 }

@@ -6,6 +6,7 @@ package upgrade
 import (
 	"context"
 	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -13,10 +14,15 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -64,4 +70,28 @@ func TestFindingsWithoutAPI(t *testing.T) {
 			t.Errorf("apply %t: found %v, want %v", first, got, want)
 		}
 	}
+}
+
+// TestPlanOverTwoReleases: this control plane's patches and images are for its first step, not for the target.
+func TestPlanOverTwoReleases(t *testing.T) {
+	const image = "example.com/kube-scheduler:v1.36.4"
+	s := phasetest.PlaneFrom(t, "v1.35.8")
+	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...)
+	s.FakeHost.On.ImagePresent = func(context.Context, string, string) (bool, error) { return false, nil }
+	s.Put(t, "/patches/kube-scheduler.yaml", "spec: {containers: [{name: kube-scheduler, image: '"+image+"'}]}\n")
+	s.Config.PatchesDir = "/patches"
+	first := *s.Env
+	first.Config = s.Config.With(func(n *config.Node) { n.Cluster.KubernetesVersion = "v1.36.4" })
+	state := &upgrading.State{Configured: "v1.35.8", Nodes: []upgrading.NodeVersions{{Name: "cp-1", ControlPlane: true, APIServer: "v1.35.8", Kubelet: "v1.35.8"}}}
+	report := preflight.Run(t.Context(), PlanQuestions(t.Context(), s.Env, &first, state, &inventory.Inventory{}), s.Host, nil)
+	for _, f := range report[fault.Error] {
+		if f.Name == "PatchedImages" || f.Name == edits.StaticPodCheck {
+			t.Errorf("found %v", f)
+		}
+	}
+	i := slices.IndexFunc(report[fault.Warning], func(f fault.Finding) bool { return f.Name == imagesCheck })
+	if i < 0 {
+		t.Fatalf("found %v", report)
+	}
+	fact.In(t, report[fault.Warning][i].Message, image, "kube-apiserver:v1.36.4")
 }

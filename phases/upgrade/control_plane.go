@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -19,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 const controlPlanePhase = "control-plane"
@@ -35,17 +37,24 @@ func upgradeControlPlane() step.Phase {
 
 // runUpgradeControlPlane upgrades the components while no other control plane restarts its own.
 func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
-	if err := edits.RefuseLoss(ctx, env); err != nil {
+	if err := refuseUnfinishedChange(env); err != nil {
 		return err
 	}
 	if err := node.RefuseOtherVersions(env); err != nil {
+		return err
+	}
+	if err := node.Check(ctx, env, etcdTagQuestions(env)...); err != nil {
 		return err
 	}
 	mine, err := node.AcquireLease(ctx, env, node.ForUpgrade)
 	if err != nil {
 		return err
 	}
-	if err := unchanged(ctx, env); err != nil {
+	err = edits.RefuseLoss(ctx, env) // now: an operator may have edited the static Pods during the wait
+	if err == nil {
+		err = unchanged(ctx, env)
+	}
+	if err != nil {
 		return mine.Cancel(ctx, err)
 	}
 	components, err := node.Outdated(ctx, env)
@@ -57,6 +66,14 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 	}
 	err = replaceComponents(ctx, env, mine, components)
 	return mine.Release(ctx, env, err)
+}
+
+// refuseUnfinishedChange keeps a phase that runs without preflight from writing files that a `reconfigure` may still put back.
+func refuseUnfinishedChange(env *step.Env) error {
+	if fault.Ignored(fault.UnfinishedChange, env.Config.IgnorePreflightErrors) {
+		return nil
+	}
+	return trial.RefuseUnfinished(env)
 }
 
 // planControlPlane shows the changes to the components, whether or not they may be upgraded now.
@@ -93,8 +110,11 @@ func replaceComponents(ctx context.Context, env *step.Env, turn node.Lease, comp
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
-	for _, group := range node.SplitAPIClients(components) {
+	for i, group := range node.SplitAPIClients(components) {
 		if err := swap(ctx, env, turn, group); err != nil {
+			if back := (*node.RolledBackError)(nil); errors.As(err, &back) {
+				back.Partly = i > 0
+			}
 			return err
 		}
 	}

@@ -23,6 +23,9 @@ func upgradeKubeletConfig() step.Phase {
 
 // runUpgradeKubeletConfig doesn't restart the kubelet: usually, a newer kubelet is installed next.
 func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
+	if err := refuseUnfinishedChange(env); err != nil {
+		return err
+	}
 	files, err := kubelet.NextFiles(env)
 	if err == nil {
 		files, err = ownership.Differing(env.Host, files)

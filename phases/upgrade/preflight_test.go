@@ -195,4 +195,6 @@ func TestPinnedEtcd(t *testing.T) {
 			t.Errorf("etcd upgraded: %t, found: %t", etcd, asked)
 		}
 	}
+	s.Config.Upgrade.Etcd = true
+	fact.Error(t, runUpgradeControlPlane(t.Context(), s.Env), "EtcdImageTag", "3.5.21-0")
 }

@@ -81,7 +81,9 @@ func providerID(machine string) config.Arg {
 
 // TestReadsInit: Slipway reads the first control plane's data without a warning, and does all that it says.
 func TestReadsInit(t *testing.T) {
-	bootstrapData(t, "first-control-plane").makesFirst(t, "machine-1", "v1.37.2")
+	for name, version := range map[string]string{"first-control-plane": "v1.37.2", "first-control-plane-1.35": "v1.35.1"} {
+		t.Run(name, func(t *testing.T) { bootstrapData(t, name).makesFirst(t, "machine-1", version) })
+	}
 }
 
 func (u userData) makesFirst(t *testing.T, machine, version string) {

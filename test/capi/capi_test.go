@@ -8,12 +8,11 @@ package capi
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,16 +81,40 @@ func (s *scenario) upgrades(version string) {
 	})
 }
 
-// loses cuts the power of a machine with a label.
+// loses cuts the power of a machine with a label. Cluster API replaces this Machine, and no other.
 func (s *scenario) loses(label string) {
 	s.Helper()
+	all, err := s.machines()
+	s.try(err)
 	machines, err := s.machines(client.HasLabels{label})
 	s.try(err)
 	lost := machines[len(machines)-1]
 	s.Logf("%s dies", lost.Name)
 	node := s.nodeOf(lost)
 	s.eventually(node.Name()+" is off", machineLimit, func() error { return node.Kill(s.Context()) })
-	s.goes(&lost, 2*machineLimit)
+	s.eventually(lost.Name+" is gone", 2*machineLimit, func() error { return s.losesOnly(lost.Name, all) })
+}
+
+// losesOnly reports an error until a Machine is gone. It ends the test if another one goes.
+func (s *scenario) losesOnly(lost string, before []clusterv1.Machine) error {
+	s.Helper()
+	now, err := s.machines()
+	if err != nil {
+		return err
+	}
+	stays := map[string]bool{} // false for a Machine that's about to go
+	for _, m := range now {
+		stays[m.Name] = m.DeletionTimestamp.IsZero()
+	}
+	for _, m := range before {
+		if m.Name != lost && !stays[m.Name] {
+			s.Fatalf("%s goes, too", m.Name)
+		}
+	}
+	if _, isThere := stays[lost]; isThere {
+		return errors.New("it's still there")
+	}
+	return nil
 }
 
 func (s *scenario) machines(options ...client.ListOption) ([]clusterv1.Machine, error) {
@@ -122,24 +145,6 @@ func (s *scenario) is(what string, planes, workers int, version string) {
 	}
 }
 
-// nothingFailed ends the test if cloud-init has failed on a machine: nobody would try again.
-func (s *scenario) nothingFailed() {
-	s.Helper()
-	machines, err := s.machines()
-	if err != nil {
-		return // a wait asks again
-	}
-	for _, m := range machines {
-		node, err := s.lab.Node(m.Spec.InfrastructureRef.Name)
-		if err != nil || !node.Running() || !m.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if out, _ := node.Combined(s.Context(), "cloud-init", "status", "--long"); strings.Contains(out, "status: error") {
-			s.Fatalf("the bootstrap of %s failed:\n%s", m.Name, out)
-		}
-	}
-}
-
 // hasControlPlane asks Cluster API, which looks at the components and at etcd's members.
 func (s *scenario) hasControlPlane(replicas int, version string) error {
 	s.Helper()
@@ -158,11 +163,12 @@ func (s *scenario) hasControlPlane(replicas int, version string) error {
 			return fmt.Errorf("%s: %+v", kind, meta.FindStatusCondition(p.Status.Conditions, kind))
 		}
 	}
-	if p.Status.ObservedGeneration != p.Generation || !counts(replicas, p.Status.Replicas, p.Status.ReadyReplicas, p.Status.UpToDateReplicas) {
-		return fmt.Errorf("its status is %+v", p.Status)
+	have := []*int32{p.Status.Replicas, p.Status.ReadyReplicas, p.Status.UpToDateReplicas}
+	if err := counts(replicas, have, p.Generation, p.Status.ObservedGeneration); err != nil {
+		return err
 	}
-	if have := p.Status.Versions; len(have) != 1 || have[0].Version != version {
-		return fmt.Errorf("it has %v", have)
+	if v := p.Status.Versions; len(v) != 1 || v[0].Version != version {
+		return fmt.Errorf("it has %v", v)
 	}
 	return nil
 }
@@ -177,69 +183,17 @@ func (s *scenario) hasWorkers(replicas int, version string) error {
 	if d.Spec.Template.Spec.Version != version {
 		return fmt.Errorf("they're to have %s", d.Spec.Template.Spec.Version)
 	}
-	if d.Status.ObservedGeneration != d.Generation || !counts(replicas, d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpToDateReplicas) {
-		return fmt.Errorf("their status is %+v", d.Status)
-	}
-	return nil
+	have := []*int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpToDateReplicas}
+	return counts(replicas, have, d.Generation, d.Status.ObservedGeneration)
 }
 
-func counts(want int, all ...*int32) bool {
-	return !slices.ContainsFunc(all, func(n *int32) bool { return n == nil || int(*n) != want })
-}
-
-// hasNodes asks the cluster itself: its Nodes are those of the Machines, they're Ready, and run the version.
-func (s *scenario) hasNodes(planes, workers int, version string) error {
-	kubeconfig := &corev1.Secret{}
-	if err := s.get(kubeconfig, clusterName+"-kubeconfig"); err != nil {
-		return err
+// counts compares a status's replicas, all, the ready and the up to date, with the wanted number.
+func counts(want int, have []*int32, generation, observed int64) error {
+	all, ready, upToDate := ptr.Deref(have[0], -1), ptr.Deref(have[1], -1), ptr.Deref(have[2], -1)
+	if w := int32(want); generation == observed && all == w && ready == w && upToDate == w {
+		return nil
 	}
-	_, c := s.connect(kubeconfig.Data["value"])
-	machines, err := s.machines()
-	if err != nil {
-		return err
-	}
-	list := &corev1.NodeList{}
-	if err := c.List(s.Context(), list); err != nil {
-		return err
-	}
-	var names, want []string
-	found := 0
-	for _, node := range list.Items {
-		names = append(names, node.Name)
-		if _, isPlane := node.Labels["node-role.kubernetes.io/control-plane"]; isPlane {
-			found++
-		}
-		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
-		if !ready || node.Status.NodeInfo.KubeletVersion != version {
-			return fmt.Errorf("%s is Ready: %v, with %s", node.Name, ready, node.Status.NodeInfo.KubeletVersion)
-		}
-	}
-	for _, machine := range machines {
-		want = append(want, machine.Status.NodeRef.Name)
-	}
-	slices.Sort(names)
-	slices.Sort(want)
-	if !slices.Equal(names, want) || found != planes || len(names) != planes+workers {
-		return fmt.Errorf("the Nodes are %q, %d of them control planes; the Machines' are %q", names, found, want)
-	}
-	return nil
-}
-
-// bootstrapped checks that a machine's only boot ran Slipway by kubeadm's name, and did all that Cluster API asked for.
-func (s *scenario) bootstrapped(node *nodes.Node) {
-	s.Helper()
-	for _, args := range [][]string{
-		{"cmp", "/usr/local/bin/kubeadm", "/usr/local/bin/slipway"}, {"test", "-s", "/run/cluster-api/bootstrap-success.complete"},
-		{"test", "-e", "/var/lib/kubelet/config.yaml"},
-	} {
-		// The machine may be Ready before the command has ended.
-		s.eventually(fmt.Sprintf("%s: %q", node.Name(), args), machineLimit, func() error {
-			out, err := node.Combined(s.Context(), args...)
-			return errors.WithMessage(err, out)
-		})
-	}
+	return fmt.Errorf("%d replicas, %d ready, %d up to date, want %d; generation %d of %d", all, ready, upToDate, want, observed, generation)
 }
 
 // deletes takes the cluster away, and all its machines with it.

@@ -42,6 +42,9 @@ type host interface {
 	address() string
 }
 
+// unit is a controller's name in systemd.
+func unit(c management.Controller) string { return "capi-" + c.Name }
+
 // runsControllers starts the released controllers beside the API server.
 func (s *suite) runsControllers(h host, kubeconfig []byte) {
 	s.Helper()
@@ -60,7 +63,7 @@ func (s *suite) runsControllers(h host, kubeconfig []byte) {
 	}
 	dir = h.install(dir)
 	for _, c := range management.Controllers {
-		h.start("capi-"+c.Name, filepath.Join(dir, "kubeconfig"), filepath.Join(dir, c.Name), c.Args(dir)...)
+		h.start(unit(c), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, c.Name), c.Args(dir)...)
 	}
 	for _, c := range management.Controllers {
 		s.eventually("the controller "+c.Name+" is ready", machineLimit, func() error { return s.isReady(h, c) })
@@ -114,15 +117,29 @@ func (s *suite) balances(lab *provider.Lab) provider.Balancer {
 	return balancer
 }
 
-// beside runs a part of the test until its end.
+// beside runs a part of the test until its end. If the part ends earlier, the next wait fails.
 func (s *suite) beside(what string, part func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- part(ctx) }()
+	go func() {
+		err := part(ctx)
+		if ctx.Err() == nil {
+			s.mu.Lock()
+			s.ended = errors.Errorf("%s has ended: %v", what, err)
+			s.mu.Unlock()
+		}
+		ended <- err
+	}()
 	s.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			s.Errorf("%s: %v", what, err)
 		}
 	})
+}
+
+func (s *suite) early() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }

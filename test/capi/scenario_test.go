@@ -8,7 +8,6 @@ package capi
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/klog/v2"
@@ -33,31 +32,36 @@ type scenario struct {
 	*suite
 	lab        *provider.Lab
 	management *nodes.Node
+	succeeded  map[string]bool // the Machines on which cloud-init has ended without an error
 }
 
-// newScenario makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it. It goes at
-// the test's end.
-func newScenario(t *testing.T) *scenario {
+// openScenario returns a scenario without machines. It goes at the test's end.
+func openScenario(t *testing.T) *scenario {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
 	lab := &provider.Lab{Lab: openLab(t), Bundles: map[string]string{}}
-	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab}
+	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab, succeeded: map[string]bool{}}
 	s.try(lab.Down(t.Context())) // left by an interrupted run
 	t.Cleanup(s.down)
+	return s
+}
+
+// newScenario makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it.
+func newScenario(t *testing.T) *scenario {
+	t.Helper()
+	s := openScenario(t)
+	defer t.Cleanup(s.explain) // the last cleanup is the first to run, so the provider and the balancer still do
 	for _, minor := range []string{"", older} {
-		lab.Bundles[lab.VersionOf(minor)] = s.bundle(minor)
+		s.lab.Bundles[s.lab.VersionOf(minor)] = s.bundle(minor)
 	}
 	kubeconfig := s.goesUp()
 	s.config, s.client = s.connect(kubeconfig)
 	s.runsControllers(machine{s}, kubeconfig)
-	s.provides(lab, s.balances(lab))
+	s.provides(s.lab, s.balances(s.lab))
 	return s
 }
 
 func (s *scenario) down() {
-	if s.Failed() {
-		s.explain()
-	}
 	if used, err := s.lab.ProcessorTime(); err == nil {
 		s.Logf("the machines used %.0fs of processor time", used.Seconds())
 	}
@@ -98,29 +102,10 @@ func (m machine) address() string { return m.management.IP() }
 func (m machine) start(name, kubeconfig, program string, args ...string) {
 	m.Helper()
 	_, err := m.management.Output(m.Context(), slices.Concat([]string{
-		"systemd-run", "--unit=" + name, "--property=Restart=always", "--setenv=KUBECONFIG=" + kubeconfig, program,
+		"systemd-run", "--unit=" + name, "--property=Restart=always", "--property=RestartSec=5", "--property=StartLimitIntervalSec=0",
+		"--setenv=KUBECONFIG=" + kubeconfig, program,
 	}, args)...)
 	m.try(err)
-}
-
-// explain prints what's needed to understand a failure.
-func (s *scenario) explain() {
-	show := func(node *nodes.Node, args ...string) {
-		out, _ := node.Combined(context.Background(), args...)
-		s.Logf("%s$ %s\n%s", node.Name(), strings.Join(args, " "), out)
-	}
-	all, _ := s.lab.Nodes()
-	for _, node := range all {
-		if node.Name() == managementName {
-			show(node, "kubectl", "--kubeconfig="+adminPath, "get", "cluster-api", "-A", "-o", "wide")
-			show(node, "journalctl", "--no-pager", "-o", "cat", "-u", "capi-*", "-n", "60")
-			continue
-		}
-		show(node, "cloud-init", "status", "--long")
-		show(node, "tail", "--lines=200", "/var/log/cloud-init-output.log")
-		show(node, "slipway", "diagnose")
-		show(node, "journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "-n", "40")
-	}
 }
 
 // bundle makes a bundle of a minor version of Kubernetes. Its etcd and CoreDNS are the newest's, as Slipway chooses those by its

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +53,9 @@ type suite struct {
 	dial   provider.Dial
 	config *rest.Config
 	client client.Client
+
+	mu    sync.Mutex
+	ended error // of a part beside the test that has ended early
 }
 
 func openLab(t *testing.T) *nodes.Lab {
@@ -99,6 +103,7 @@ func (s *suite) eventually(what string, limit time.Duration, look func() error) 
 	s.Helper()
 	started, missing := time.Now(), ""
 	for {
+		s.try(s.early())
 		err := look()
 		if err == nil {
 			if missing != "" {

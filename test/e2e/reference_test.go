@@ -214,6 +214,9 @@ func (m machine) state() []string {
 
 var everyone = regexp.MustCompile("")
 
+// firstLeases is the name of init's temporary Role and RoleBinding, which the garbage collector deletes at some time.
+const firstLeases = "slipway:first-leases"
+
 // objects lists objects of a kind that one of the managers has written, with their version. The list of an object's managers isn't
 // part of it: a controller that reports a status becomes one.
 func (m machine) objects(kind string, managers *regexp.Regexp, args ...string) []string {
@@ -225,7 +228,7 @@ func (m machine) objects(kind string, managers *regexp.Regexp, args ...string) [
 	columns := "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name,M:.metadata.managedFields[*].manager,V:.metadata." + version
 	var list []string
 	for line := range strings.Lines(m.kubectl(append([]string{"get", kind, "--no-headers", "-o", columns}, args...)...)) {
-		if fields := strings.Fields(line); len(fields) == 5 && managers.MatchString(fields[3]) {
+		if fields := strings.Fields(line); len(fields) == 5 && fields[2] != firstLeases && managers.MatchString(fields[3]) {
 			list = append(list, strings.Join(slices.Delete(fields, 3, 4), " "))
 		}
 	}

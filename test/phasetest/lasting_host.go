@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/phases/step"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -166,6 +167,9 @@ func (h *LastingHost) makeFiles() error {
 			if err != nil {
 				return err
 			}
+			if embedded := h.embedded(); embedded != nil && strings.HasSuffix(path, KubeletPEM) {
+				data = embedded
+			}
 			_, err = linux.New().WriteFile(to, data, 0o600)
 			return err
 		})
@@ -174,6 +178,19 @@ func (h *LastingHost) makeFiles() error {
 		}
 	}
 	return nil
+}
+
+// embedded returns the certificate in kubelet.conf, which a kubelet's first file of its own is a copy of.
+func (h *LastingHost) embedded() []byte {
+	conf, err := os.ReadFile(filepath.Join(h.Root, KubeletConf))
+	if err != nil {
+		return nil
+	}
+	cert, _, err := kubeconfig.ClientCertificate(conf)
+	if err != nil {
+		return nil
+	}
+	return cert
 }
 
 // WillMake sets a file the kubelet writes once it runs.

@@ -149,10 +149,7 @@ func (s *Stage) Cert(t *testing.T, path string) *x509.Certificate {
 // Certified writes a client certificate signed by the cluster's CA, as a node's kubelet does.
 func (s *Stage) Certified(t *testing.T, node string) {
 	t.Helper()
-	ca, err := s.PKI().CA(certs.CA)
-	Fatal(t, err)
-	leaf := fixture.Signed(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "system:node:"+node, time.Now().Add(time.Hour))
-	s.Put(t, KubeletPEM, string(certs.EncodeCerts(leaf.Cert)))
+	s.Rotated(t, KubeletPEM, node, time.Now().Add(time.Hour))
 }
 
 // Graces records each container's time to stop.

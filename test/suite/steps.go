@@ -87,7 +87,7 @@ var steps = []step{
 	{name: "packaging", onlyFull: true, tests: &tests{dir: "packaging", args: []string{"-count=1", "-timeout=20m"}, packages: everywhere}},
 	{name: "tables", onlyFull: true, commands: [][]string{{"make", "tables"}}},
 	{name: "capi", onlyFull: true, tests: &tests{
-		dir: "test/capi", args: []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=40m", "-skip=^TestClusterAPI$"}, packages: everywhere,
+		dir: "test/capi", args: []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=40m", "-skip=^Test(ClusterAPI$|Probe)"}, packages: everywhere,
 	}},
 	{name: "e2e", tests: &tests{
 		args:     []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=150m", "-parallel=64", "-skip=^Test(Ansible|CloudInit)$"},

@@ -78,6 +78,7 @@ func newSign(g *cli.Globals) *cobra.Command {
 	o.bind(cmd.Flags())
 	o.keys.bind(cmd.Flags())
 	cmd.Flags().StringVar(&o.signature, "signature", "", "`file` with a signature of index.json in minisign's format, instead of --sign-key")
+	cmd.MarkFlagsMutuallyExclusive("sign-key", "public-key") // a new signature isn't checked
 	return cmd
 }
 
@@ -96,7 +97,7 @@ func (o *signatureOptions) run(ctx context.Context, g *cli.Globals, path string)
 			return errors.Wrap(err, "--signature")
 		}
 	}
-	keys, err := bundle.TrustedKeys(o.keys.publicKeys)
+	keys, err := o.trusted()
 	if err != nil {
 		return err
 	}
@@ -104,4 +105,12 @@ func (o *signatureOptions) run(ctx context.Context, g *cli.Globals, path string)
 		cli.NewUI(g).Warn("the signature was not checked, because no public key is configured", "name the signer's with --public-key")
 	}
 	return bundle.Sign(ctx, path, key, signature, keys)
+}
+
+// trusted are the keys for a signature made elsewhere. Nothing else needs them.
+func (o *signatureOptions) trusted() (bundle.Keys, error) {
+	if o.signature == "" {
+		return bundle.Keys{}, nil
+	}
+	return bundle.TrustedKeys(o.keys.publicKeys)
 }

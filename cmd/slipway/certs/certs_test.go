@@ -4,6 +4,7 @@
 package certs
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,12 +12,57 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
+
+// TestMissing: a control plane, or a host described by a file, needs its certificates. A worker with a copy of one needs no others. A
+// new CA would not be the cluster's.
+func TestMissing(t *testing.T) {
+	for name, row := range map[string]struct {
+		controlPlane, described bool
+		want                    int
+	}{
+		"a worker":        {want: 0},
+		"a control plane": {controlPlane: true, want: 2},
+		"a file":          {described: true, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			real := linux.NewAt(root)
+			defer real.Close()
+			n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
+			s := pki.Store{Config: n, Host: real, UI: ui.NewLines(io.Discard, io.Discard)}
+			ca, _ := certs.Find(s.Config, certs.CA)
+			if err := s.Ensure(ca, nil); err != nil {
+				t.Fatal(err)
+			}
+			if row.controlPlane {
+				fixture.Put(t, root, thisnode.APIServerManifest, "")
+			}
+			info, err := expirations(s, row.described)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = info.expiring(0)
+			if code := cli.CodeOf(err); code != row.want {
+				t.Fatalf("exit code %d, want %d: %v", code, row.want, err)
+			}
+			if err != nil {
+				fact.In(t, err.Error(), ": etcd-ca, front-proxy-ca;", "backup", "`slipway init phase certs NAME`", "--config")
+				fact.NotIn(t, err.Error(), "admin.conf", "certs all")
+			}
+		})
+	}
+}
 
 // TestWithoutCluster: if nobody says where the certificates are, the API server's static Pod does, unless the command line does.
 func TestWithoutCluster(t *testing.T) {

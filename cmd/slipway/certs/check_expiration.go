@@ -35,11 +35,13 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 			if cmd.Flags().Changed("within") && !exitCode {
 				return errors.New("--within needs --exit-code: it sets how soon is too soon")
 			}
-			node, assumed, err := o.load(cmd, g)
+			node, _, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
-			info, err := expirations(g, node, assumed)
+			real := linux.New()
+			defer real.Close()
+			info, err := expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}, o.ConfigFile != "")
 			if err != nil {
 				return err
 			}
@@ -58,15 +60,14 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// expirations reports no missing certificate as needed if it's only assumed which ones there should be.
-func expirations(g *cli.Globals, node *config.Node, assumed bool) (*expirationInfo, error) {
-	real := linux.New()
-	defer real.Close()
-	leaves, authorities, err := pki.Expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)})
+// expirations reports a missing certificate as needed if a file describes this host, or if it's a control plane: another host may
+// have a copy of admin.conf, and of some certificates.
+func expirations(s pki.Store, described bool) (*expirationInfo, error) {
+	leaves, authorities, err := pki.Expirations(s)
 	if err != nil {
 		return nil, err
 	}
-	now, known := real.Now(), !assumed || thisnode.IsControlPlane(real)
+	now, known := s.Host.Now(), described || thisnode.IsControlPlane(s.Host)
 	return &expirationInfo{
 		TypeMeta:     metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "CertificateExpirationInfo"},
 		Certificates: certificateInfos(leaves, now, known), Authorities: certificateInfos(authorities, now, known),
@@ -111,30 +112,37 @@ func certificateInfos(list []pki.Expiration, now time.Time, known bool) []certif
 // expiring returns an error with exit code 2 if a certificate expires within d, if there's none, or if a component lacks its own.
 // Kubeconfig files may be missing: administrators remove theirs, and a directory may have certificates alone.
 func (i *expirationInfo) expiring(d time.Duration) error {
-	var ending, missing, parts []string
-	all := append(i.Certificates, i.Authorities...)
+	all := slices.Concat(i.Certificates, i.Authorities)
 	if !slices.ContainsFunc(all, func(c certificateInfo) bool { return !c.Missing }) {
 		return cli.ExitError{Code: 2, Message: "no certificates found: run this on a control plane, or name their directory with --cert-dir"}
 	}
-	for _, c := range all {
-		switch {
-		case c.Missing && c.needed:
-			missing = append(missing, c.Name)
-		case !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d:
-			ending = append(ending, c.Name)
-		}
+	var parts []string
+	ending := namesOf(all, func(c certificateInfo) bool { return !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d })
+	if ending != "" {
+		parts = append(parts, fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs", d, ending))
 	}
-	if len(ending) > 0 {
-		parts = append(parts, fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs",
-			d, strings.Join(ending, ", ")))
+	missing := func(c certificateInfo) bool { return c.Missing && c.needed }
+	if names := namesOf(i.Authorities, missing); names != "" { // a new CA wouldn't be the cluster's
+		parts = append(parts, "missing CAs: "+names+"; copy each of them, and its key, from another control plane or a backup")
 	}
-	if len(missing) > 0 {
-		parts = append(parts, "missing: "+strings.Join(missing, ", ")+"; `slipway init phase certs all` creates them")
+	if names := namesOf(i.Certificates, missing); names != "" {
+		parts = append(parts, "missing: "+names+
+			"; `slipway init phase certs NAME` creates each; give it your configuration with --config, for the names in it")
 	}
 	if len(parts) == 0 {
 		return nil
 	}
 	return cli.ExitError{Code: 2, Message: strings.Join(parts, "; ")}
+}
+
+func namesOf(list []certificateInfo, want func(certificateInfo) bool) string {
+	var names []string
+	for _, c := range list {
+		if want(c) {
+			names = append(names, c.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func (i *expirationInfo) table(w io.Writer) error {

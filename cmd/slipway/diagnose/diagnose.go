@@ -63,18 +63,25 @@ func New(g *cli.Globals) *cobra.Command {
 			defer real.Close()
 			d := &diagnosis{TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"}}
 			var unseen error
-			if d.Findings, unseen = diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), g, real)); unseen != nil && len(d.Findings) == 0 {
-				return unseen
-			}
-			if err := out.Print(g, d, d.text); err != nil {
-				return err
-			}
-			return d.verdict(unseen)
+			d.Findings, unseen = diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), g, real))
+			return d.report(g, out, unseen)
 		},
 	}
 	config.Bind(cmd.Flags(), "diagnose", &o.DiagnoseFlags)
 	out.Bind(cmd.Flags())
 	return cmd
+}
+
+// report prints the diagnosis, and returns the verdict. People aren't told that nothing is wrong if it couldn't look everywhere.
+func (d *diagnosis) report(g *cli.Globals, out *cli.OutputOptions, unseen error) error {
+	text := d.text
+	if unseen != nil && len(d.Findings) == 0 {
+		text = func(io.Writer) error { return nil }
+	}
+	if err := out.Print(g, d, text); err != nil {
+		return err
+	}
+	return d.verdict(unseen)
 }
 
 // verdict returns an error if the diagnosis found a problem, or couldn't look everywhere.

@@ -106,9 +106,15 @@ func (p *planner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgradin
 			return nil, err
 		}
 	}
-	patches, err := p.patches(ctx, parts, offer.Version)
+	first, err := p.firstStep(ctx, parts, offer.Version)
 	if err != nil {
 		return nil, err
+	}
+	var patches edits.Patches // keep the operator's edits on this host
+	if first != nil {
+		if patches, err = edits.PatchesOf(ctx, first); err != nil {
+			return nil, err
+		}
 	}
 	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version), Given: p.given, Patched: len(patches.Kept) > 0,
 		Here: thisnode.Current(p.in.Host).NodeRegistration.Name, Leader: p.leader()})
@@ -116,7 +122,7 @@ func (p *planner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgradin
 		return nil, err
 	}
 	u.Patches, u.DoubtfulPatches = shownPatches(patches.Kept), shownPatches(patches.Doubtful)
-	checks := upgrade.PlanQuestions(ctx, parts.Env, p.state, p.there, p.here)
+	checks := upgrade.PlanQuestions(ctx, parts.Env, first, p.state, p.there)
 	u.AddReport(preflight.Run(ctx, checks, p.in.Host, p.in.self.IgnorePreflightErrors))
 	if p.diff {
 		u.Changes, err = p.changes(ctx, parts, record)
@@ -175,18 +181,20 @@ func (p *planner) inventory(ctx context.Context, e *step.Env) (*inventory.Invent
 	return upgrade.Inventory(ctx, e, p.state, sources)
 }
 
-// patches keep the operator's edits on this host. They may name images, so they're for this host's first step to the target.
-func (p *planner) patches(ctx context.Context, parts *env.Parts, target string) (edits.Patches, error) {
+// firstStep is for this host's first step to the target, for which its patches, images and edits count; nil away from a control plane.
+func (p *planner) firstStep(ctx context.Context, parts *env.Parts, target string) (*step.Env, error) {
 	if !p.here {
-		return edits.Patches{}, nil
+		return nil, nil
 	}
-	if first := p.state.FirstStep(thisnode.Current(p.in.Host).NodeRegistration.Name, target); first != target {
-		var err error
-		if parts, _, err = p.parts(ctx, first); err != nil {
-			return edits.Patches{}, errors.WithMessagef(err, "an upgrade to %s", first)
-		}
+	first := p.state.FirstStep(thisnode.Current(p.in.Host).NodeRegistration.Name, target)
+	if first == target {
+		return parts.Env, nil
 	}
-	return edits.PatchesOf(ctx, parts.Env)
+	parts, _, err := p.parts(ctx, first)
+	if err != nil {
+		return nil, errors.WithMessagef(err, "an upgrade to %s", first)
+	}
+	return parts.Env, nil
 }
 
 func shownPatches(files []config.PatchFile) []upgrading.PatchFile {

@@ -35,20 +35,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-const version = "v1.37.2"
-
 // TestBootstrapGolden: the unmodified controller makes this bootstrap data of TestClusterAPI's cluster.
 func TestBootstrapGolden(t *testing.T) {
 	for _, row := range []struct {
-		name                   string
+		name, version          string
 		initialized, isControl bool
 	}{
-		{"first-control-plane", false, true},
-		{"control-plane", true, true},
-		{"worker", true, false},
+		{"first-control-plane", "v1.37.2", false, true},
+		{"first-control-plane-1.35", "v1.35.1", false, true}, // with a feature gate of its time
+		{"control-plane", "v1.37.2", true, true},
+		{"worker", "v1.37.2", true, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := withoutSecrets(bootstrapData(t, row.initialized, row.isControl))
+			got := withoutSecrets(bootstrapData(t, row.version, row.initialized, row.isControl))
 			path := filepath.Join("..", "testdata", "bootstrap", row.name+".yaml")
 			if *update {
 				if err := os.WriteFile(path, got, 0o644); err != nil {
@@ -87,7 +86,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 }
 
 // read decodes the manifest strictly.
-func read(t *testing.T, scheme *runtime.Scheme) objects {
+func read(t *testing.T, scheme *runtime.Scheme, version string) objects {
 	t.Helper()
 	data, err := os.ReadFile("../testdata/cluster.yaml")
 	if err != nil {
@@ -116,10 +115,10 @@ func read(t *testing.T, scheme *runtime.Scheme) objects {
 }
 
 // bootstrapData runs the controller for a machine of the cluster.
-func bootstrapData(t *testing.T, initialized, isControl bool) []byte {
+func bootstrapData(t *testing.T, version string, initialized, isControl bool) []byte {
 	t.Helper()
 	ctx, scheme := t.Context(), newScheme(t)
-	all := read(t, scheme)
+	all := read(t, scheme, version)
 	stage(all.cluster, initialized)
 	machine, config := machineOf(t, all, initialized, isControl)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(all.cluster, all.controlPlane, definition(), machine, config).
@@ -177,7 +176,7 @@ func machineOf(t *testing.T, all objects, initialized, isControl bool) (*cluster
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: all.cluster.Namespace, UID: name, Labels: map[string]string{}},
 		Spec: clusterv1.MachineSpec{
-			ClusterName: all.cluster.Name, Version: version,
+			ClusterName: all.cluster.Name, Version: all.controlPlane.Spec.Version,
 			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: bootstrapv1.GroupVersion.Group, Kind: "KubeadmConfig", Name: name,
 			}},

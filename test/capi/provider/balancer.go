@@ -20,13 +20,15 @@ import (
 const (
 	checkEvery = time.Second
 	checkLimit = 10 * time.Second // a busy API server may be late
+	// failuresToEnd is how many checks in a row must fail: /readyz gives etcd just two seconds.
+	failuresToEnd = 3
 )
 
 // Dial opens a connection to a control plane.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // TCPBalancer is a Balancer like those in front of real control planes: it asks each API server whether it's ready, gives new
-// connections to ready ones, in turn, and ends the connections to an address that stops being ready.
+// connections to ready ones, in turn, and ends the connections to an address that stops being ready, after several checks.
 type TCPBalancer struct {
 	port   string
 	dial   Dial
@@ -39,8 +41,9 @@ type TCPBalancer struct {
 }
 
 type backend struct {
-	ready bool
-	conns map[net.Conn]bool
+	ready    bool
+	failures int // of the last checks, in a row
+	conns    map[net.Conn]bool
 }
 
 // NewBalancer returns a balancer in front of API servers with the same port.
@@ -98,10 +101,13 @@ func (b *TCPBalancer) set(address string, ready bool) {
 	if x == nil {
 		return
 	}
-	if !ready {
+	if ready {
+		x.ready, x.failures = true, 0
+		return
+	}
+	if x.failures++; x.failures >= failuresToEnd {
 		x.end()
 	}
-	x.ready = ready
 }
 
 func (b *TCPBalancer) answers(ctx context.Context, address string) bool {
@@ -197,19 +203,20 @@ func (b *TCPBalancer) forward(ctx context.Context, from net.Conn) {
 	copies.Wait()
 }
 
-// track keeps a connection to a backend, or forgets it, and reports whether the backend is still ready.
+// track keeps a connection to a backend that's still ready, and reports whether it does, or forgets the connection.
 func (b *TCPBalancer) track(address string, conn net.Conn, keep bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.backends[address]
-	if x == nil || !keep {
-		if x != nil {
-			delete(x.conns, conn)
-		}
+	if x == nil {
+		return false
+	}
+	if !keep || !x.ready {
+		delete(x.conns, conn)
 		return false
 	}
 	x.conns[conn] = true
-	return x.ready
+	return true
 }
 
 // copyHalf copies one direction until its source ends or fails, and then ends the other side's.

@@ -95,7 +95,7 @@ func ask(t *testing.T, conn *tls.Conn) string {
 	return string(name)
 }
 
-// TestBalancer: only API servers that are ready get connections, in turn; one that isn't ready any more loses those it has.
+// TestBalancer: only API servers that are ready get connections, in turn; one that has failed several checks loses those it has.
 func TestBalancer(t *testing.T) {
 	planes := map[string]*controlPlane{"a": newControlPlane(t, "a"), "b": newControlPlane(t, "b")}
 	b, address := balance(t, planes)
@@ -113,7 +113,9 @@ func TestBalancer(t *testing.T) {
 		t.Fatalf("the connections went to %v", conns)
 	}
 	planes["b"].ready.Store(false)
-	b.Check(t.Context())
+	for range failuresToEnd {
+		b.Check(t.Context())
+	}
 	if name := ask(t, conns["b"]); name != "" {
 		t.Errorf("%s still answers", name)
 	}
@@ -135,3 +137,31 @@ func TestBalancer(t *testing.T) {
 		t.Errorf("%q answers, want b", name)
 	}
 }
+
+// TestFailedChecks: an address keeps its connections, and gets new ones, until its third failed check in a row.
+func TestFailedChecks(t *testing.T) {
+	b := NewBalancer("6443", nil)
+	b.Set("a")
+	conn, other := net.Pipe()
+	t.Cleanup(func() { _, _ = conn.Close(), other.Close() })
+	if b.track("a", conn, true) || len(b.backends["a"].conns) > 0 {
+		t.Error("an address that isn't ready has kept a connection")
+	}
+	b.set("a", true)
+	if !b.track("a", conn, true) {
+		t.Fatal("a ready address has kept no connection")
+	}
+	for check, ready := range []bool{false, false, true, false, false} {
+		b.set("a", ready)
+		if b.next() != "a" || isClosed(conn) {
+			t.Errorf("check %d has ended a connection", check)
+		}
+	}
+	b.set("a", false)
+	if b.next() != "" || !isClosed(conn) {
+		t.Error("three failed checks have ended nothing")
+	}
+}
+
+// isClosed reports whether this side has closed a pipe.
+func isClosed(conn net.Conn) bool { return conn.SetDeadline(time.Time{}) != nil }

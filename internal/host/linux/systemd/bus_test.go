@@ -251,6 +251,8 @@ func TestKillUnit(t *testing.T) {
 func TestUnitRefusals(t *testing.T) {
 	for name, want := range map[string][]string{
 		"org.freedesktop.systemd1.NoSuchUnit":                         {"install", "package"},
+		"org.freedesktop.systemd1.UnitExists":                         {"file", "way", "reason", "`systemctl disable kubelet.service`"},
+		"org.freedesktop.DBus.Error.FileExists":                       {"file", "way", "reason", "`systemctl disable kubelet.service`"},
 		"org.freedesktop.systemd1.UnitMasked":                         {"masked", "`systemctl unmask kubelet.service`"},
 		"org.freedesktop.DBus.Error.AccessDenied":                     {"refused", "as root"},
 		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": {"refused", "as root"},

@@ -49,6 +49,10 @@ func refusal(unit string, err error) (reason, remedy string) {
 		"org.freedesktop.DBus.Error.FileNotFound",
 		"System.Error.ENOENT":
 		return "systemd does not know this unit", "install the package that contains it"
+	case "org.freedesktop.systemd1.UnitExists",
+		"org.freedesktop.DBus.Error.FileExists": // systemd replaces no file in /etc/systemd/system by a link, such as a mask
+		return "a file is in the way",
+			fmt.Sprintf("if it's the unit's own file, run `systemctl disable %s`; otherwise move it away. Then run the same command again", unit)
 	case "org.freedesktop.systemd1.UnitMasked":
 		return "the unit is masked", fmt.Sprintf("unmask it: `systemctl unmask %s`", unit)
 	case "org.freedesktop.DBus.Error.AccessDenied",
