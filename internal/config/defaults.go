@@ -47,8 +47,6 @@ type HostFacts struct {
 	IPv4, IPv6 netip.Addr
 	// Sockets lists the existing KnownSockets.
 	Sockets []string
-	// CertificatesDir is the one of this host's control plane, for a reset; empty if it's unknown.
-	CertificatesDir string
 }
 
 // ResolvedConf is where systemd-resolved writes the actual name servers: the file in /etc names a stub resolver Pods can't reach.
@@ -241,7 +239,7 @@ func defaultJoin(c *JoinConfiguration, facts HostFacts) {
 
 func defaultReset(c *ResetConfiguration, facts HostFacts) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: apiV1beta4, Kind: kindReset}
-	c.CertificatesDir = cmp.Or(c.CertificatesDir, facts.CertificatesDir, DefaultCertificatesDir)
+	c.CertificatesDir = cmp.Or(c.CertificatesDir, DefaultCertificatesDir)
 	registration := NodeRegistrationOptions{CRISocket: c.CRISocket}
 	defaultRegistration(&registration, facts, false)
 	c.CRISocket = registration.CRISocket

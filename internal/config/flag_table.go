@@ -166,7 +166,7 @@ func certificateFlags() []flagRow {
 			sets(kindCluster, "certificatesDir", func(d *documents, v string) { d.cluster.CertificatesDir = v }).
 			forCommands("init", "preflight init", "certs check-expiration", "certs renew"),
 		text("cert-dir", "", "certificates `directory`").forCommands("certs generate-csr"),
-		text("cert-dir", DefaultCertificatesDir, "certificates `directory`; if it is not given, the API server's static Pod may name another; outside the default, only files of a control plane are removed").
+		text("cert-dir", DefaultCertificatesDir, "certificates `directory`; if it is not the default, only files of a control plane are removed from it").
 			sets(kindReset, "certificatesDir", func(d *documents, v string) { d.reset.CertificatesDir = v }).
 			forCommands("reset"),
 		text("certificate-key", "", "`key` that encrypts and decrypts the shared certificates: 64 hexadecimal digits").

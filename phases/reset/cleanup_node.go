@@ -61,8 +61,8 @@ type cleanup struct {
 	failed  []error
 	// etcdDirs hold etcd's data, and data that was set aside.
 	etcdDirs []string
-	// records are static Pods that say where things are that couldn't be removed.
-	records []string
+	// dataLeft reports that etcd's data couldn't be removed.
+	dataLeft bool
 	// kubeletRuns reports that the kubelet may still run; stopped is when this run suspended or ended it, zero if it didn't run.
 	kubeletRuns bool
 	stopped     time.Time

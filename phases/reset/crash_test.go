@@ -18,26 +18,22 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// In the first scenario, the owner has set up the network; the second has flannel, and its certificates elsewhere.
+// In the first scenario, the owner has set up the network; the second has flannel.
 var (
 	resetScenario        = phasetest.Scenario{Name: "reset", Prepare: prepareReset(networkOwn), Run: crashReset}
-	resetFlannelScenario = phasetest.Scenario{Name: "reset-flannel", Prepare: prepareReset(flannelOwn, chosenCertificates), Run: crashReset}
+	resetFlannelScenario = phasetest.Scenario{Name: "reset-flannel", Prepare: prepareReset(flannelOwn), Run: crashReset}
 )
 
-func prepareReset(more ...map[string]string) func(*testing.T, *phasetest.Scene) error {
+func prepareReset(network map[string]string) func(*testing.T, *phasetest.Scene) error {
 	return func(_ *testing.T, s *phasetest.Scene) error {
 		s.API = fakeapi.New(nil)
-		err := errors.Join(lay(s.Root, usersOwn), lay(s.Root, nodesOwn))
-		for _, m := range more {
-			err = errors.Join(err, lay(s.Root, m))
-		}
-		return err
+		return errors.Join(lay(s.Root, usersOwn), lay(s.Root, nodesOwn), lay(s.Root, network))
 	}
 }
 
 func crashReset(ctx context.Context, h *phasetest.LastingHost, _ string, say io.Writer) error {
 	flags := config.ResetFlags{Given: []string{"network"}, Network: true}
-	n, err := loadReset(h, flags)
+	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		return err
 	}

@@ -61,11 +61,7 @@ func (c *cleanup) removeEtcdData(context.Context) {
 		return
 	}
 	dir, failures := node.EtcdDataDir(data), len(c.failed)
-	defer func() {
-		if len(c.failed) > failures {
-			c.records = append(c.records, asidePath(n))
-		}
-	}()
+	defer func() { c.dataLeft = len(c.failed) > failures }()
 	switch {
 	case !filepath.IsAbs(dir):
 		c.warnf("the static Pod of etcd does not say where its data is, so the data stays")
@@ -143,14 +139,17 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 }
 
 func (c *cleanup) removeDirectories(context.Context) {
-	p := c.Config.Paths
+	p, used := c.Config.Paths, thisnode.CertificatesDir(c.Host)
 	c.removeTree(p.Kubelet)
+	c.removeManifests()
 	if p.PKI == config.DefaultCertificatesDir {
 		c.removeTree(p.PKI)
+		if used != p.PKI {
+			c.warnf("the API server's certificates in %s stay; `slipway reset --cert-dir %s` removes them, too", used, used)
+		}
 	} else {
 		c.removeCertificates()
 	}
-	c.removeManifests() // only now: the API server's says where the certificates are
 	names := kubeconfigFiles()
 	for _, name := range names {
 		c.removeFile(filepath.Join(p.Kubernetes, name))
@@ -171,15 +170,15 @@ func (c *cleanup) removeAccounts(context.Context) {
 	c.record(c.Accounts().RemoveGroups())
 }
 
-// removeManifests keeps a static Pod that says where etcd's data or the certificates are, as long as any of these are there.
+// removeManifests keeps the static Pod that says where etcd's data is, as long as the data is there.
 func (c *cleanup) removeManifests() {
 	dir := c.Config.Paths.Manifests
-	if len(c.records) == 0 {
+	if !c.dataLeft {
 		c.removeTree(dir)
 		return
 	}
 	for _, name := range c.entries(dir) {
-		if path := filepath.Join(dir, name); !slices.Contains(c.records, path) {
+		if path := filepath.Join(dir, name); path != asidePath(c.Config) {
 			c.removeFile(path)
 		}
 	}
@@ -187,7 +186,7 @@ func (c *cleanup) removeManifests() {
 
 // removeCertificates removes files by name: a directory the user chose may hold other certificates.
 func (c *cleanup) removeCertificates() {
-	pki, failures := c.Config.Paths.PKI, len(c.failed)
+	pki := c.Config.Paths.PKI
 	names := map[string][]string{}
 	for _, file := range certificateFiles() {
 		for _, ext := range []string{".crt", ".key", ".pub"} {
@@ -199,9 +198,6 @@ func (c *cleanup) removeCertificates() {
 	for _, dir := range []string{filepath.Join(pki, "etcd"), pki} {
 		c.removeLeftovers(dir, names[dir])
 		c.removeEmpty(dir)
-	}
-	if len(c.failed) > failures {
-		c.records = append(c.records, c.Config.Paths.StaticPod(manifests.APIServerName), asidePath(c.Config))
 	}
 }
 

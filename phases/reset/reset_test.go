@@ -495,49 +495,15 @@ func TestResetOfChosenDirectories(t *testing.T) {
 	s.isAsBefore(t, left...)
 }
 
-// certificatesPod is an API server with its certificates in a directory the user chose.
-const certificatesPod = `{"kind": "Pod", "spec": {"containers": [{"command": ["kube-apiserver"]}],
-"volumes": [{"name": "k8s-certs", "hostPath": {"path": "/srv/pki"}}]}}`
-
-var chosenCertificates = map[string]string{
-	"/etc/kubernetes/manifests/kube-apiserver.yaml": certificatesPod,
-	"/srv/pki/ca.key": "", "/srv/pki/sa.key": "", "/srv/pki/etcd/ca.key": "", "/srv/pki/mine.key": "mine",
-}
-
-// loadReset returns the configuration of `reset`, which knows where the API server has its certificates.
-func loadReset(h host.Host, flags config.ResetFlags) (*config.Node, error) {
-	facts := config.HostFacts{Sockets: []string{"/run/x.sock"}, CertificatesDir: thisnode.CertificatesDir(h)}
-	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: facts})
-	return n, err
-}
-
-// TestResetFindsCertificates where the API server's static Pod says, also in a run after it couldn't remove one.
-func TestResetFindsCertificates(t *testing.T) {
-	s := newResetScene(t, chosenCertificates)
-	load := func() {
-		n, err := loadReset(s.host, config.ResetFlags{})
-		phasetest.Fatal(t, err)
-		s.Config = n
-	}
-	load()
-	refused := errors.New("refused")
-	s.host.Before = func(ctx context.Context, order string) error {
-		if order == "remove /srv/pki/sa.key" {
-			return refused
-		}
-		return s.removesPods(ctx, order)
-	}
-	if err := step.Run(t.Context(), s.Env, Node(), step.Options{}); !errors.Is(err, refused) {
-		t.Errorf("error %v", err)
-	}
-	s.host.Before = s.removesPods
-	load()
-	s.reset(t)
-	left := []string{"/etc/kubernetes/", "/srv/pki/", "/srv/pki/mine.key"}
-	for _, path := range []string{"pki/", "pki/.ca.key.slipway-ABCDEFGH", "pki/ca.key", "pki/etcd/", "pki/etcd/ca.key", "pki/sa.pub"} {
-		left = append(left, "/etc/kubernetes/"+path) // another control plane's
-	}
-	s.isAsBefore(t, left...)
+// TestResetLeavesOtherCertificates of an API server that has them elsewhere, and names them.
+func TestResetLeavesOtherCertificates(t *testing.T) {
+	s := newResetScene(t, map[string]string{
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": `{"kind": "Pod", "spec": {"containers": [{"command": ["kube-apiserver"]}],
+"volumes": [{"name": "k8s-certs", "hostPath": {"path": "/srv/pki"}}]}}`,
+		"/srv/pki/ca.key": "",
+	})
+	phasetest.Once(t, s.reset(t), phasetest.Line{"/srv/pki", "`slipway reset --cert-dir /srv/pki`"})
+	s.isAsBefore(t, "/srv/pki/", "/srv/pki/ca.key")
 }
 
 // TestResetTakesALogApart: if a patch put etcd's log on another disk, it must go as well, or the next member would be refused.

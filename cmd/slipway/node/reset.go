@@ -87,7 +87,7 @@ func loadReset(cmd *cobra.Command, g *cli.Globals, o *resetOptions) (*env.Parts,
 	return o.load(cmd, g)
 }
 
-// load takes the kubelet's container runtime and the API server's directory of certificates, unless the user names others.
+// load takes the kubelet's container runtime unless the user names another.
 func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, error) {
 	if o.Network && g.Rootfs != "" {
 		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
@@ -99,7 +99,6 @@ func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, err
 	if socket := thisnode.KubeletSocket(in.Host); socket != "" {
 		in.Options.Facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
 	}
-	in.Options.Facts.CertificatesDir = thisnode.CertificatesDir(in.Host)
 	if o.anyRuntime {
 		in.AnyRuntime()
 	}
