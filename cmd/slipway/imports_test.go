@@ -144,8 +144,8 @@ var mayImport = map[string][]string{
 	},
 	"phases/rollback": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "kubeletconfig", "manifests", "preflight",
-		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/ownership",
-		"internal/ui", "internal/upgrading",
+		"internal/breakages", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
+		"internal/ownership", "internal/ui", "internal/upgrading",
 	},
 	"phases/machine": {
 		"phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/bundle",

@@ -154,11 +154,25 @@ func (r Rootless) RemoveUsers() (changed bool, err error) {
 	})
 }
 
-// RemoveGroups removes the groups.
+// RemoveGroups removes the groups, but not the primary group of a user that stays.
 func (r Rootless) RemoveGroups() (changed bool, err error) {
 	return r.removeLines(GroupFile, func(f []string) bool {
-		return len(f) == 4 && slices.Contains(append(manifests.RootlessUsers(), manifests.ServiceAccountKeyGroup), f[0])
+		return len(f) == 4 && slices.Contains(append(manifests.RootlessUsers(), manifests.ServiceAccountKeyGroup), f[0]) && !r.isPrimary(f[2])
 	})
+}
+
+// isPrimary reports whether a group's number is any user's primary group, as far as the users can be read.
+func (r Rootless) isPrimary(gid string) bool {
+	users, err := host.ReadIfExists(r.Host, PasswdFile)
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(users)) {
+		if f := strings.Split(line, ":"); len(f) == 7 && f[3] == gid {
+			return true
+		}
+	}
+	return false
 }
 
 func (r Rootless) removeLines(path string, ours func(fields []string) bool) (changed bool, err error) {

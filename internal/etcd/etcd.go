@@ -33,8 +33,9 @@ type Etcd interface {
 	// error if the cluster would lose its quorum.
 	Leave(ctx context.Context, peerURL string) (removed bool, err error)
 	// Move gives the member at one of the peer URLs in from another one, whether anybody answers there or not. If there's a member
-	// at to, and none at the others, it has been moved.
-	Move(ctx context.Context, from []string, to string) (moved bool, err error)
+	// at to, and none at the others, it has been moved. It's the member with this ID, unless that's 0, for unknown: another host may
+	// have one of the addresses by now.
+	Move(ctx context.Context, id uint64, from []string, to string) (moved bool, err error)
 	// Health asks each member itself, all in parallel, and answers within seconds, sorted by peer URL. It changes nothing and
 	// needs no quorum: any member can list the others. It fails only if no member answers.
 	Health(ctx context.Context) ([]Health, error)

@@ -19,8 +19,9 @@ func TestMove(t *testing.T) {
 			f.members[1].PeerURLs = append(f.members[1].PeerURLs, peer("x")) // stays
 			f.before, f.after = once("update", fault), once("update", fault)
 			r := f.serve(t, time.Minute)
+			id := f.members[1].ID // so that "a", which is at a former address, too, stays there
 			for _, first := range []bool{true, false} {
-				if moved, err := r.Move(t.Context(), []string{peer("earlier"), peer("b")}, peer("moved")); err != nil || moved != first {
+				if moved, err := r.Move(t.Context(), id, []string{peer("earlier"), peer("a"), peer("b")}, peer("moved")); err != nil || moved != first {
 					t.Fatalf("moved %t, %v", moved, err)
 				}
 			}
@@ -35,11 +36,16 @@ func TestMove(t *testing.T) {
 // TestMoveRefuses a member that doesn't exist, and another one's place.
 func TestMoveRefuses(t *testing.T) {
 	r := voters("a", "b").serve(t, time.Minute)
-	for name, test := range map[string]struct{ from, to, names string }{
-		"no member":   {"x", "y", peer("a")},
-		"other's URL": {"a", "b", "b"},
+	for name, test := range map[string]struct {
+		id              uint64
+		from, to, names string
+	}{
+		"no member":          {0, "x", "y", peer("a")},
+		"other's URL":        {0, "a", "b", "b"},
+		"other's member":     {77, "a", "y", "member 4d"},
+		"other's at the new": {77, "x", "b", "member 4d"},
 	} {
-		moved, err := r.Move(t.Context(), []string{peer(test.from)}, peer(test.to))
+		moved, err := r.Move(t.Context(), test.id, []string{peer(test.from)}, peer(test.to))
 		if moved || err == nil {
 			t.Fatalf("%s: moved %t, %v", name, moved, err)
 		}

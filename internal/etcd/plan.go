@@ -91,7 +91,7 @@ func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 }
 
 // Move assumes that the member hasn't been moved, unless a live etcd says so.
-func (p *Plan) Move(ctx context.Context, _ []string, to string) (bool, error) {
+func (p *Plan) Move(ctx context.Context, _ uint64, _ []string, to string) (bool, error) {
 	if now, err := p.Members(ctx); err == nil && byPeer(now, to) != nil {
 		return false, nil
 	}

@@ -130,12 +130,15 @@ func (r *Real) Leave(ctx context.Context, peerURL string) (removed bool, err err
 	return removed && err == nil, errors.WithMessagef(err, "remove %s from etcd", peerURL)
 }
 
-func (r *Real) Move(ctx context.Context, from []string, to string) (moved bool, err error) {
+func (r *Real) Move(ctx context.Context, id uint64, from []string, to string) (moved bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
-		i := slices.IndexFunc(now, func(m Member) bool { return m.At(from...) })
+		own := func(m Member) bool { return id == 0 || m.ID == id }
+		i := slices.IndexFunc(now, func(m Member) bool { return own(m) && m.At(from...) })
 		switch there := byPeer(now, to); {
-		case i < 0 && there != nil:
+		case i < 0 && there != nil && own(*there):
 			return nil
+		case i < 0 && id != 0:
+			return errors.Errorf("member %x is not at %s; the members are at %s", id, strings.Join(from, " or "), peerURLs(now))
 		case i < 0:
 			return errors.Errorf("%s is not a member; the members are at %s", strings.Join(from, " or "), peerURLs(now))
 		case there != nil:

@@ -26,6 +26,8 @@ type Move struct {
 	NodeIP string `json:"nodeIP,omitempty"`
 	// Server is the API's next host:port for this host's clients that don't use the API server here; empty if it stays.
 	Server string `json:"server,omitempty"`
+	// Member is the ID of this host's member of etcd, in hexadecimal digits; empty if it's unknown.
+	Member string `json:"member,omitempty"`
 }
 
 // Phases returns the workflow. It's the same for a run that finishes an interrupted one.

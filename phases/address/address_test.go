@@ -223,6 +223,44 @@ func TestMoveOn(t *testing.T) {
 	}
 }
 
+// TestMoveBackFromNodeIP: an interrupted move's other addresses follow the next move, unless it names its own.
+func TestMoveBackFromNodeIP(t *testing.T) {
+	s, _ := single(t)
+	m, _, err := New(s.Host, s.Config, Move{To: toNext.To, NodeIP: next + ",2001:db8::77", Server: next + ":6443"})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, m.record(t.Context(), s.Env))
+	for name, test := range map[string]struct{ wanted, nodeIP, server string }{
+		"on":   {next, next + ",2001:db8::77", next + ":6443"},
+		"back": {former, former + ",2001:db8::77", former + ":6443"},
+		"away": {"192.0.2.99", "192.0.2.99,2001:db8::77", "192.0.2.99:6443"},
+	} {
+		got, _, err := New(s.Host, s.Config, Move{To: netip.MustParseAddr(test.wanted)})
+		phasetest.Fatal(t, err)
+		if got.NodeIP != test.nodeIP || got.Server != test.server {
+			t.Errorf("%s: node IP %s, server %s", name, got.NodeIP, got.Server)
+		}
+	}
+	got, _, err := New(s.Host, s.Config, Move{To: toNext.To, NodeIP: "192.0.2.78"})
+	if err != nil || got.NodeIP != "192.0.2.78" {
+		t.Errorf("node IP %s, %v", got.NodeIP, err)
+	}
+}
+
+// TestMoveOfAnotherMember: a journal that a reset by kubeadm has left isn't this node's.
+func TestMoveOfAnotherMember(t *testing.T) {
+	s, _ := single(t)
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0x7a, 1, true))
+	m, _, err := New(s.Host, s.Config, toNext)
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, m.record(t.Context(), s.Env))
+	if m, _, err = New(s.Host, s.Config, toNext); err != nil || len(m.From) != 1 {
+		t.Errorf("from %v, %v", m, err)
+	}
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0x7b, 1, true))
+	_, _, err = New(s.Host, s.Config, toNext)
+	fact.Error(t, err, node.MoveJournalPath(s.Config.Paths), "7a", "7b")
+}
+
 // TestRefusals change nothing.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -13,11 +13,12 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 func (m *Move) finish(ctx context.Context, env *step.Env) error {
-	if err := env.Host.Remove(journalPath(env.Config)); err != nil || len(m.From) == 0 {
+	if err := env.Host.Remove(node.MoveJournalPath(env.Config.Paths)); err != nil || len(m.From) == 0 {
 		return err
 	}
 	left, err := m.findRemaining(env, env.Config.Paths.Kubernetes)

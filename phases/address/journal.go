@@ -6,6 +6,7 @@ package address
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -18,22 +19,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// journalPath has the move from before its first change until its end. Once the static Pods have changed, nothing else knows the
-// former address.
-func journalPath(n *config.Node) string {
-	return filepath.Join(n.Paths.Kubernetes, "tmp", "slipway-address.yaml")
-}
-
-// New returns the move that the operator wants, and the node at its next address. On a control plane, it finishes an interrupted one.
+// New returns the move that the operator wants, and the node at its next address. On a control plane, it finishes an interrupted one,
+// which its journal has from before the first change until the end. Once the static Pods have changed, nothing else knows the former
+// address.
 func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) {
 	if !wanted.To.IsValid() {
 		return &wanted, n, nil
 	}
-	m := &Move{}
-	if _, err := ownership.ReadYAML(h, journalPath(n), m); err != nil {
+	m, err := readJournal(h, n)
+	if err != nil {
 		return nil, nil, err
 	}
 	if m.To.IsValid() {
@@ -50,15 +48,36 @@ func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) 
 	m.From = slices.DeleteFunc(append(m.From, advertised), func(a netip.Addr) bool { return a == wanted.To })
 	slices.SortFunc(m.From, netip.Addr.Compare)
 	m.From, m.To = slices.Compact(m.From), wanted.To
-	m.NodeIP, m.Server = cmp.Or(wanted.NodeIP, m.NodeIP), cmp.Or(wanted.Server, m.Server)
+	m.NodeIP = cmp.Or(wanted.NodeIP, m.ReplaceAddresses(m.NodeIP)) // the interrupted move's may be an address that the host has no longer
+	m.Server = cmp.Or(wanted.Server, m.ReplaceAddresses(m.Server))
 	return m, n.With(func(n *config.Node) { n.FormerAddresses, n.AdvertiseAddress = m.From, m.To }), nil
+}
+
+// readJournal returns the move that was interrupted, or an empty one. It refuses another member's: its addresses may be other hosts'
+// by now.
+func readJournal(h host.Host, n *config.Node) (*Move, error) {
+	m, path := &Move{}, node.MoveJournalPath(n.Paths)
+	if _, err := ownership.ReadYAML(h, path, m); err != nil {
+		return nil, err
+	}
+	data, err := node.OwnEtcdData(&step.Env{Config: n, Host: h})
+	if err != nil || data.Member == 0 {
+		return m, host.IgnoreForbidden(err)
+	}
+	member := fmt.Sprintf("%x", data.Member)
+	if m.Member != "" && m.Member != member {
+		return nil, fault.New(fmt.Sprintf("%s has an interrupted move of etcd's member %s, and this host's is %s now", path, m.Member, member),
+			"if this host was reset or joined again since, remove the file; if its etcd was restored, remove `member` from the file; then run the same command again")
+	}
+	m.Member = member
+	return m, nil
 }
 
 func (m *Move) record(_ context.Context, env *step.Env) error {
 	if len(m.From) == 0 {
 		return nil
 	}
-	path := journalPath(env.Config)
+	path := node.MoveJournalPath(env.Config.Paths)
 	if err := env.Host.EnsureDir(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

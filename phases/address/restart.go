@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -128,7 +129,11 @@ func (m *Move) moveMember(ctx context.Context, env *step.Env) error {
 			}
 		}
 	}
-	moved, err := env.Etcd.Move(ctx, former, own.PeerURL)
+	data, err := node.OwnEtcdData(env)
+	if err = host.IgnoreForbidden(err); err != nil {
+		return err
+	}
+	moved, err := env.Etcd.Move(ctx, data.Member, former, own.PeerURL)
 	if moved {
 		env.UI.Printf("etcd's member %s is at %s now", own.Name, own.PeerURL)
 	}

@@ -75,3 +75,17 @@ func TestMoveMember(t *testing.T) {
 		t.Errorf("etcd's member is at %s", at)
 	}
 }
+
+// TestMoveOwnMember: another host may have a former address by now. Its member stays, because this host's log has this member's ID.
+func TestMoveOwnMember(t *testing.T) {
+	s, members := single(t)
+	path := s.Config.Paths.StaticPod(manifests.EtcdName)
+	s.Put(t, path, strings.ReplaceAll(s.Get(t, path), former, next))
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(7, 1, true))
+	members.List = []etcd.Member{{ID: 8, Name: "cp-2", PeerURL: phasetest.OwnPeer}, {ID: 7, Name: "cp-1", PeerURL: "https://192.0.2.66:2380"}}
+	m := &Move{From: []netip.Addr{netip.MustParseAddr(former), netip.MustParseAddr("192.0.2.66")}, To: toNext.To}
+	phasetest.Fatal(t, m.moveMember(t.Context(), s.Env))
+	if other, own := members.List[0].PeerURL, members.List[1].PeerURL; other != phasetest.OwnPeer || own != phasetest.MovedPeer {
+		t.Errorf("this host's member is at %s, another at %s", own, other)
+	}
+}

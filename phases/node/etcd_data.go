@@ -74,16 +74,23 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 }
 
 // OwnEtcdCluster returns the ID of the cluster that the data of this host's etcd belongs to; 0 if it has no data, or the host no
-// etcd. A workflow that was interrupted has removed the static Pod, but not its journal.
+// etcd.
 func OwnEtcdCluster(env *step.Env) (uint64, error) {
+	data, err := OwnEtcdData(env)
+	return data.Cluster, err
+}
+
+// OwnEtcdData identifies the data of this host's etcd; the zero Data if it has none, or the host no etcd. A workflow that was
+// interrupted has removed the static Pod, but not its journal.
+func OwnEtcdData(env *step.Env) (etcd.Data, error) {
 	pod, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(manifests.EtcdName))
 	if err != nil {
-		return 0, err
+		return etcd.Data{}, err
 	}
 	if pod == nil {
 		j, err := ReadEtcdJournal(env)
 		if err != nil || j.Manifest == "" {
-			return 0, err
+			return etcd.Data{}, err
 		}
 		pod = []byte(j.Manifest)
 	}
@@ -93,10 +100,10 @@ func OwnEtcdCluster(env *step.Env) (uint64, error) {
 	}
 	path, head, err := newestLog(env, dir)
 	if err != nil || path == "" {
-		return 0, err
+		return etcd.Data{}, err
 	}
 	data, err := etcd.ReadData(head)
-	return data.Cluster, errors.WithMessage(err, path)
+	return data, errors.WithMessage(err, path)
 }
 
 // newestLog returns the path and the beginning of the last log file in dir; empty if there is none. Each file says whose log it

@@ -56,6 +56,11 @@ func EtcdJournalPath(p config.Paths) string {
 	return filepath.Join(p.Kubernetes, "tmp", "slipway-etcd-data.yaml")
 }
 
+// MoveJournalPath returns the path of the journal of a move to another address.
+func MoveJournalPath(p config.Paths) string {
+	return filepath.Join(p.Kubernetes, "tmp", "slipway-address.yaml")
+}
+
 // ReadEtcdJournal returns this host's journal; the zero journal if no workflow has left any.
 func ReadEtcdJournal(env *step.Env) (EtcdJournal, error) {
 	return ReadEtcdJournalOn(env.Host, env.Config.Paths)

@@ -52,6 +52,7 @@ var pluginDirectories = []string{
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	c.removeFile(node.EtcdJournalPath(n.Paths))
+	c.removeFile(node.MoveJournalPath(n.Paths)) // the next node here isn't at these addresses
 	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n.Paths)))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
@@ -138,11 +139,14 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 }
 
 func (c *cleanup) removeDirectories(context.Context) {
-	p := c.Config.Paths
+	p, used := c.Config.Paths, thisnode.CertificatesDir(c.Host)
 	c.removeTree(p.Kubelet)
 	c.removeManifests()
 	if p.PKI == config.DefaultCertificatesDir {
 		c.removeTree(p.PKI)
+		if used != p.PKI {
+			c.warnf("the API server's certificates in %s stay; `slipway reset --cert-dir %s` removes them, too", used, used)
+		}
 	} else {
 		c.removeCertificates()
 	}

@@ -117,24 +117,52 @@ func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
 }
 
 // handleLeaveFailure decides what to do if this node's member couldn't leave. If etcd has lost its quorum, or would lose it, the data
-// stays: the reset ends before deleting anything, unless it's forced. If no member answers, there's none to wait for.
+// stays: the reset ends before deleting anything, unless it's forced. If no member answers, there's none to wait for. That isn't so
+// if nobody was asked, for lack of credentials.
 func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string, cause error) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err != nil || !needed(all, peerURL, cause) {
+	var why, remedy string
+	switch {
+	case errors.As(cause, new(etcd.CredentialsError)) && !isAlone(env):
+		why = fmt.Sprintf("nobody was asked whether etcd can do without this host's member %q: %v", name, cause)
+		remedy = "Put the credentials there, or name their directory with --cert-dir, and run the same command again"
+	case err == nil && needed(all, peerURL, cause):
+		why = fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.DescribeHealth(all, peerURL), cause)
+		remedy = "Start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again"
+	default:
 		env.UI.Warnf("cannot remove member %q from etcd: %v. If other members remain, remove it there: "+
 			"`slipway etcd member list`, then `slipway etcd member remove ID`", name, cause)
 		return nil //nolint:nilerr // the warning says it
 	}
-	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.DescribeHealth(all, peerURL), cause)
 	if !env.Config.Reset.Force {
-		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again. "+
-			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
+		return errors.Errorf("%s. Nothing was deleted. %s. --force deletes this member's data anyway; "+
+			"then the cluster may have to be restored from an etcd snapshot", why, remedy)
 	}
 	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
 	return nil
+}
+
+// isAlone reports whether deleting this host's member surely harms no other: it has no data, or it's stopped and its data has no other
+// member.
+func isAlone(env *step.Env) bool {
+	data, err := node.ReadEtcdData(env)
+	if err != nil || data.Log == "" {
+		return err == nil
+	}
+	pod, err := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.EtcdName))
+	if err != nil {
+		return false
+	}
+	f, err := env.Host.Open(filepath.Join(node.EtcdDataDir(pod), thisnode.EtcdMemberDir, "snap", "db"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	members, err := etcd.StoredMembers(f)
+	return err == nil && len(members) == 1
 }
 
 // needed reports whether etcd has no quorum, or would have none without the member at peerURL. Learners have no vote, and the

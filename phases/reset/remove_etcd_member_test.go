@@ -5,11 +5,13 @@ package reset
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -54,6 +56,8 @@ func TestResetKeepsQuorum(t *testing.T) {
 			warns: phasetest.Line{"CONTINUING BECAUSE OF --FORCE"}},
 		{name: "others cannot see a member that answers here", fail: map[string]error{"leave": unhealthy}, err: needed("cp-2, cp-3 work")},
 		{name: "nobody answers", fail: map[string]error{"list": down, "health": down}, warns: unasked("connection refused")},
+		{name: "no credentials", fail: noCredentials(), err: []string{`member "cp-1"`, "/srv/pki/etcd/ca.crt", "--cert-dir", "--force"}},
+		{name: "no credentials, forced", fail: noCredentials(), force: true, warns: phasetest.Line{"CONTINUING BECAUSE OF --FORCE"}},
 		{name: "it cannot leave for another reason", fail: map[string]error{"leave": errors.New("permission denied")}, warns: unasked("permission denied")},
 		{name: "it is a learner", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
 			alter: func(m *phasetest.FakeMembers) { m.List[0].Learner = true }, warns: unasked("no leader")},
@@ -82,6 +86,54 @@ func TestResetKeepsQuorum(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, files(t, s.root)); (diff == "") != (tt.err != nil) {
 				t.Errorf("changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func noCredentials() map[string]error {
+	err := etcd.CredentialsError{Err: errors.New("open /srv/pki/etcd/ca.crt: no such file or directory")}
+	return map[string]error{"list": errors.WithMessage(err, "list the members of etcd"), "health": err}
+}
+
+// TestResetWithoutCredentials ends before it deletes anything, unless etcd's data has no member but this host's, or there's none.
+func TestResetWithoutCredentials(t *testing.T) {
+	const database = "/var/lib/etcd/member/snap/db"
+	for name, tt := range map[string]struct {
+		members []string // in the database
+		open    bool
+		goesOn  bool
+	}{
+		"alone":              {members: []string{"a"}, goesOn: true},
+		"two members":        {members: []string{"a", "b"}},
+		"etcd runs":          {members: []string{"a"}, open: true},
+		"an empty database":  {},
+		"no data whatsoever": {goesOn: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newResetScene(t, map[string]string{phasetest.EtcdLog: phasetest.LogOf(0xa, 7, true), filepath.Dir(database) + "/": ""})
+			s.Etcd = &phasetest.FakeMembers{List: threeMembers(), Fail: noCredentials()}
+			db, err := bbolt.Open(s.root+database, 0o600, nil)
+			phasetest.Fatal(t, err)
+			phasetest.Fatal(t, db.Update(func(tx *bbolt.Tx) error {
+				bucket, err := tx.CreateBucket([]byte("members"))
+				for i := 0; err == nil && i < len(tt.members); i++ {
+					err = bucket.Put([]byte(tt.members[i]), []byte(`{"peerURLs":["https://192.0.2.11:2380"]}`))
+				}
+				return err
+			}))
+			if !tt.open {
+				phasetest.Fatal(t, db.Close())
+			} else {
+				defer db.Close()
+			}
+			if tt.goesOn && tt.members == nil {
+				phasetest.Fatal(t, os.RemoveAll(s.root+"/var/lib/etcd/member"))
+			}
+			before := files(t, s.root)
+			err = step.Run(t.Context(), s.Env, Node(), step.Options{})
+			if changed := !cmp.Equal(before, files(t, s.root)); (err == nil) != tt.goesOn || changed != tt.goesOn {
+				t.Errorf("changed something: %t, %v", changed, err)
 			}
 		})
 	}

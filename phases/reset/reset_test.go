@@ -237,7 +237,7 @@ func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
 }
 
 func TestResetLeavesNothing(t *testing.T) {
-	s := newResetScene(t)
+	s := newResetScene(t, map[string]string{"/etc/kubernetes/tmp/slipway-address.yaml": "to: 192.0.2.77\n"})
 	said := s.reset(t)
 	phasetest.Once(t, said, phasetest.Line{`Member "cp-1"`, "left etcd"}, phasetest.Line{"Stopping", "kubelet"}, phasetest.Line{"Removing 2 Pods"}, phasetest.Line{"been reset"})
 	if strings.Contains(said, "WARNING") {
@@ -493,6 +493,17 @@ func TestResetOfChosenDirectories(t *testing.T) {
 		left = append(left, "/etc/kubernetes/"+path)
 	}
 	s.isAsBefore(t, left...)
+}
+
+// TestResetLeavesOtherCertificates of an API server that has them elsewhere, and names them.
+func TestResetLeavesOtherCertificates(t *testing.T) {
+	s := newResetScene(t, map[string]string{
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": `{"kind": "Pod", "spec": {"containers": [{"command": ["kube-apiserver"]}],
+"volumes": [{"name": "k8s-certs", "hostPath": {"path": "/srv/pki"}}]}}`,
+		"/srv/pki/ca.key": "",
+	})
+	phasetest.Once(t, s.reset(t), phasetest.Line{"/srv/pki", "`slipway reset --cert-dir /srv/pki`"})
+	s.isAsBefore(t, "/srv/pki/", "/srv/pki/ca.key")
 }
 
 // TestResetTakesALogApart: if a patch put etcd's log on another disk, it must go as well, or the next member would be refused.

@@ -11,9 +11,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"maps"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -21,10 +18,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -202,7 +197,7 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	checks := append(preflight.Rollback(), trial.NewUnfinishedCheck(env))
+	checks := append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.kubeletQuestion(env))
 	if r.restore != nil {
 		checks = append(checks, node.EtcdOthersCheck(r.restore.findings), r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
 	}
@@ -221,75 +216,4 @@ func (r *Rollback) images(env *step.Env) []string {
 		}
 	}
 	return list
-}
-
-func (r *Rollback) kubeletFiles(env *step.Env) ([]ownership.File, error) {
-	var files []ownership.File
-	for _, name := range slices.Sorted(maps.Keys(r.Backup.Kubelet)) {
-		data, err := env.Host.ReadFile(r.Backup.Kubelet[name])
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, ownership.File{Path: filepath.Join(env.Config.Paths.Kubelet, name), Data: data, Mode: 0o600})
-	}
-	return files, nil
-}
-
-// putBackKubelet leaves the kubelet's restart to a later phase. It reopens the upgrade: if that runs again before the rollback
-// has finished, a later rollback goes back to before both runs.
-func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
-	if err := r.keepEdited(env); err != nil {
-		return err
-	}
-	if err := r.Backup.Reopen(env.Host); err != nil {
-		return err
-	}
-	files, removed, err := r.acceptedFiles(ctx, env)
-	if err != nil {
-		return err
-	}
-	if len(removed) > 0 {
-		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", filepath.Base(env.Config.Paths.KubeletFlags()), strings.Join(removed, " "))
-	}
-	if files, err = ownership.Differing(env.Host, files); err != nil {
-		return err
-	}
-	return env.Keeper().Replace(files)
-}
-
-// acceptedFiles returns the kubelet's files to put back, and the flags it has left out, because the installed kubelet wouldn't
-// start with them. The upgrade removed these flags, so only an older kubelet gets them back.
-func (r *Rollback) acceptedFiles(ctx context.Context, env *step.Env) (files []ownership.File, removed []string, err error) {
-	if files, err = r.kubeletFiles(env); err != nil {
-		return nil, nil, err
-	}
-	for i, f := range files {
-		if f.Path != env.Config.Paths.KubeletFlags() {
-			continue
-		}
-		kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
-		if err != nil {
-			kubelet = nil // every kubelet starts without these flags
-		}
-		files[i].Data, removed = kubeletconfig.WithoutRefused(f.Data, kubelet)
-	}
-	return files, removed, nil
-}
-
-// startKubelet starts a kubelet stopped by an interrupted restore, or restarts it if it's older than its restored settings.
-func (r *Rollback) startKubelet(ctx context.Context, env *step.Env) error {
-	unit, err := env.Host.Unit(ctx, node.KubeletUnit)
-	if err == nil && unit.ActiveState != "active" {
-		env.UI.Printf("Starting the kubelet")
-		return node.RestartKubelet(ctx, env)
-	}
-	files, err := r.kubeletFiles(env)
-	if err != nil {
-		return err
-	}
-	var paths []string
-	for _, f := range files {
-		paths = append(paths, f.Path)
-	}
-	return node.RestartStaleKubelet(ctx, env, paths...)
 }

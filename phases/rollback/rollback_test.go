@@ -449,6 +449,40 @@ func TestRollbackKubeletStarts(t *testing.T) {
 	}
 }
 
+// TestRollbackOfKubeletConfiguration: settings that the installed kubelet wouldn't start with don't go back.
+func TestRollbackOfKubeletConfiguration(t *testing.T) {
+	const gone = "AnyVolumeDataSource" // 1.36 still has this gate
+	for name, row := range map[string]struct {
+		kubelet string
+		present bool // the gate is still set
+		found   bool
+	}{
+		"a newer kubelet":         {"Kubernetes v1.37.2", false, true},
+		"the kubelet from before": {"Kubernetes v1.36.4", false, false},
+		"settings that stay":      {"Kubernetes v1.37.2", true, false},
+		"no kubelet":              {"", false, false},
+	} {
+		s := phasetest.NewScene(t, rollbackNodeScenario)
+		defer s.Close()
+		h := phasetest.NewLastingHost(s.Root)
+		h.Has.Programs = map[string]string{"kubelet": row.kubelet}
+		r, n, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, false, io.Discard)
+		phasetest.Fatal(t, err)
+		settings := "featureGates: {" + gone + ": true}\n"
+		phasetest.Fatal(t, os.WriteFile(s.Root+r.Backup.Kubelet["config.yaml"], []byte(settings), 0o600))
+		if row.present {
+			phasetest.Fatal(t, os.WriteFile(s.Root+n.Paths.KubeletConfig(), []byte(settings), 0o600))
+		}
+		found := r.kubeletQuestion(&step.Env{Config: n, Host: h}).Run(t.Context(), h)
+		if len(found) > 1 || len(found) == 1 != row.found {
+			t.Errorf("%s: found %v", name, found)
+		}
+		for _, f := range found {
+			fact.In(t, f.Message, r.Backup.Kubelet["config.yaml"], gone)
+		}
+	}
+}
+
 // TestRollbackToUnknownVersion: an API server with only a digest goes back. Shared objects stay, and the run says so.
 func TestRollbackToUnknownVersion(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackPlainScenario)

@@ -117,9 +117,9 @@ func (m *FakeMembers) Promote(_ context.Context, peer string) error {
 	return nil
 }
 
-func (m *FakeMembers) Move(_ context.Context, from []string, to string) (bool, error) {
+func (m *FakeMembers) Move(_ context.Context, id uint64, from []string, to string) (bool, error) {
 	m.Did = append(m.Did, "move "+to)
-	i := slices.IndexFunc(m.List, func(e etcd.Member) bool { return slices.Contains(from, e.PeerURL) })
+	i := slices.IndexFunc(m.List, func(e etcd.Member) bool { return slices.Contains(from, e.PeerURL) && (id == 0 || e.ID == id) })
 	if i >= 0 && m.Fail["move"] == nil {
 		m.List[i].PeerURL = to
 	}

@@ -71,7 +71,7 @@ func (m lastingMembers) own() etcd.Member {
 	return etcd.Member{ID: 1, Name: "cp-1", PeerURL: OwnPeer}
 }
 
-func (m lastingMembers) Move(_ context.Context, from []string, to string) (bool, error) {
+func (m lastingMembers) Move(_ context.Context, _ uint64, from []string, to string) (bool, error) {
 	switch at := m.own().PeerURL; {
 	case at == to:
 		return false, nil

@@ -160,6 +160,9 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 		return externalEtcd(external, real, node.Timeouts.EtcdAPICall)
 	}
 	pki := node.Paths.PKI
+	if node.Reset != nil && pki == config.DefaultCertificatesDir { // the user may not know that the cluster has another
+		pki = thisnode.CertificatesDir(real)
+	}
 	o := etcd.Options{
 		Endpoints:  thisnode.EtcdEndpoints(real, api, node, said),
 		CA:         filepath.Join(pki, "etcd", "ca.crt"),
