@@ -23,25 +23,36 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 func run() int {
 	// Files get their final mode on creation, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
 	os.Setenv("PATH", completePath(os.Getenv("PATH")))
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	// These stay caught to the end. A reader of the output that ends early, such as `head`, mustn't end a run in the middle of a
-	// change: writes fail instead.
-	caught := []os.Signal{syscall.SIGPIPE}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) asks
-		ends = append(ends, syscall.SIGHUP)
-		caught = append(caught, syscall.SIGHUP) // a lost SSH session sends several: the first ends the run in order, the others do nothing
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	// This one stays caught to the end: a reader of the output that ends early, such as `head`, mustn't end a run in the middle of a
+	// change. Writes fail instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	signal.Notify(make(chan os.Signal, 1), caught...)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) asks
+		ctx = untilHangup(ctx)
+	}
 	context.AfterFunc(ctx, stop) // a second SIGINT or SIGTERM ends the program immediately
 	return execute(ctx, filepath.Base(os.Args[0]), cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:])
+}
+
+// untilHangup ends a context with its session. A lost SSH session sends several signals: the first ends the run in order, the others
+// do nothing.
+func untilHangup(ctx context.Context) context.Context {
+	ctx, end := context.WithCancelCause(ctx)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		<-hangups
+		end(step.ErrHangup)
+	}()
+	return ctx
 }
 
 // completePath adds the directories of administrators' programs to PATH: sudo and cron may leave out /usr/local/bin, which has a

@@ -123,6 +123,10 @@ func (r *Run) rollBackOnFailure(run func(context.Context, *step.Env) error) func
 		if err == nil || !r.leaseHeld {
 			return err
 		}
+		if r.record != nil && r.record.AwaitsConfirmation() && errors.Is(context.Cause(ctx), step.ErrHangup) { // nobody wants the previous state
+			return fault.WithRemedy(errors.WithMessage(err, "slipway-watch.service waits for the confirmation now"),
+				"run `slipway reconfigure --confirm`, or --revert; `journalctl -u slipway-watch` has the outcome")
+		}
 		r.leaseHeld = false
 		if r.record == nil || r.stored {
 			return r.lease.Release(ctx, env, err)

@@ -185,6 +185,26 @@ func TestKilledOnTrial(t *testing.T) {
 	}
 }
 
+// TestHangup: a change whose session is gone stays on trial, and can be confirmed.
+func TestHangup(t *testing.T) {
+	s := live(t)
+	r := change(t, s)
+	ctx, end := context.WithCancelCause(t.Context())
+	r.Try, r.Wait = time.Minute, func(wait func() error) error {
+		end(step.ErrHangup)
+		return wait()
+	}
+	err := step.Run(ctx, s.Env, r.Phases(), step.Options{})
+	fact.Error(t, err, "hangup", "slipway-watch.service")
+	if !unfinished(t, s).AwaitsConfirmation() || len(guarded(t, s)) != 2 || s.Holder(t) == "" {
+		t.Fatalf("%q is the change's state, %q watch it, %q holds the Lease", state(t, s), guarded(t, s), s.Holder(t))
+	}
+	_, err = Answer(s.Env, trial.Confirmed, false)
+	phasetest.Fatal(t, err)
+	s.Play(t, Watch()...)
+	isAfter(t, s)
+}
+
 // TestBackWithoutAPI: while only the add-ons have to go back, and the API is away, nothing restarts again.
 func TestBackWithoutAPI(t *testing.T) {
 	s, were, had := killed(t, time.Nanosecond)

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/background"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -25,6 +27,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
+
+// ErrHangup is the cause of a run's end if its session, such as SSH, is gone (SIGHUP).
+var ErrHangup = errors.New("hangup signal received: the session is gone")
 
 // Earlier says how far earlier runs got. Only DetectEarlierRun decides it, before anything changes; the command of a single phase,
 // which writes its configuration, has no Rerun.
