@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Version is the benchmark's version that the numbers are from.
+// Version is the benchmark's version, and the source of the numbers.
 const Version = "1.11"
 
 // Status is what a check found out.
@@ -47,7 +47,7 @@ type Result struct {
 	Want  string `json:"want"`
 }
 
-// answer is the part of a Result that a check finds out.
+// answer is the part of a Result found by a check.
 type answer struct {
 	status Status
 	found  string
@@ -100,7 +100,7 @@ func Run(h host.Host, m *config.Machine) []Result {
 	return results
 }
 
-// isControlPlane also recognizes a control plane that lacks its API server's static Pod, so that its items are unknown. A worker may
+// isControlPlane also recognizes a control plane without its API server's static Pod, whose items are then unknown. A worker may
 // have a copy of admin.conf, and a host with etcd alone has etcd's static Pod.
 func (o *observation) isControlPlane() bool {
 	p := o.machine.Paths

@@ -106,7 +106,7 @@ func accessRows() []row {
 	}
 }
 
-// areStrong accepts the suites that Go offers by default.
+// areStrong accepts the suites Go offers by default.
 func areStrong(suites []string) bool {
 	strong := map[string]bool{}
 	for _, s := range tls.CipherSuites() {

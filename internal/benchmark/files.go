@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// paths finds the files of an item. why says that they can't be known.
+// paths finds the files of an item. why says why they can't be known.
 type paths func(*observation) (list []string, why string)
 
 func fixed(path string) paths {
@@ -37,7 +37,7 @@ func kubeconfigs(names ...string) paths {
 	}
 }
 
-// onHost finds the path that a component's flag names, on the host.
+// onHost finds the path in a component's flag, on the host.
 func onHost(component, flag string) paths {
 	return func(o *observation) ([]string, string) {
 		f, known := o.flagsOf(component)
@@ -109,7 +109,7 @@ func owner(id, subject string, rootless bool, find paths) row {
 	}}
 }
 
-// accounts adds the users and groups that the components run as.
+// accounts adds the users and groups of the components.
 func (o *observation) accounts(users, groups []int) (u, g []int) {
 	for _, pod := range o.pods {
 		if pod == nil || pod.Spec.SecurityContext == nil {
@@ -202,7 +202,7 @@ func etcdFileRows() []row {
 	}
 }
 
-// ownUser is the user that a Pod runs as; 0 unless it says so.
+// ownUser is the user of a Pod; 0 unless it names another.
 func ownUser(pod *corev1.Pod) int64 {
 	if pod == nil || pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser == nil {
 		return 0
@@ -210,7 +210,7 @@ func ownUser(pod *corev1.Pod) int64 {
 	return *pod.Spec.SecurityContext.RunAsUser
 }
 
-// unitFiles are the files that systemd makes the kubelet's unit of.
+// unitFiles are the files of the kubelet's unit.
 func unitFiles(o *observation) ([]string, string) {
 	files, err := thisnode.UnitFiles(o.host)
 	if err != nil {

@@ -37,7 +37,7 @@ func (o *observation) flagsOf(component string) (f flags, ok bool) {
 	return f, true
 }
 
-// last is the value of a flag that has one; empty if it isn't set.
+// last is the value of a flag with a single value; empty if it isn't set.
 func (f flags) last(name string) string {
 	if len(f[name]) == 0 {
 		return ""
@@ -45,12 +45,12 @@ func (f flags) last(name string) string {
 	return f[name][len(f[name])-1]
 }
 
-// list is the value of a flag that adds up.
+// list is the value of a flag with several values, which add up.
 func (f flags) list(name string) []string {
 	return slices.DeleteFunc(strings.Split(strings.Join(f[name], ","), ","), func(s string) bool { return s == "" })
 }
 
-// shown is a flag's value, or that it has none.
+// shown is a flag's value, or says it has none.
 func (f flags) shown(name string) string {
 	if f[name] == nil {
 		return "not set"

@@ -113,7 +113,7 @@ func (r kubeletRow) look(o *observation) answer {
 	return verdict(r.ok(value), cmp.Or(value, "not set"))
 }
 
-// kubeletFlag returns the value of a flag in the files that set the kubelet's; why says that only systemd knows it.
+// kubeletFlag returns the value of a flag in the files with the kubelet's; why says if only systemd knows it.
 func (o *observation) kubeletFlag(name string) (value string, given bool, why string) {
 	for _, f := range thisnode.EffectiveFlags(o.host, o.machine) {
 		if f.Name == name {
@@ -129,7 +129,7 @@ func (o *observation) kubeletFlag(name string) (value string, given bool, why st
 	return value, given, ""
 }
 
-// proxyRow looks at the configuration that the kubelet has mounted for kube-proxy's Pod.
+// proxyRow looks at the configuration mounted in kube-proxy's Pod.
 func proxyRow() row {
 	return row{"4.3.1", "kube-proxy metricsBindAddress", "a loopback address", func(o *observation) answer {
 		dir := filepath.Join(o.machine.Paths.Kubelet, "pods")

@@ -156,7 +156,7 @@ func (b *Bundle) readIndex(h *head, keys Keys) error {
 		return fault.WithRemedy(errors.WithMessage(err, "not a bundle"), "name a file that `slipway bundle create` has made")
 	}
 	if string(layout) != layoutFile {
-		return errors.Errorf("not a bundle: its file %s is another one", entryLayout)
+		return errors.Errorf("not a bundle: %s has the wrong content", entryLayout)
 	}
 	if b.rawLayout, err = h.document(entryIndex, entryIndex, maxDocument); err != nil {
 		return err

@@ -124,7 +124,7 @@ func apiServerFlags() []flagRow {
 
 func clusterFlags() []flagRow {
 	return []flagRow{
-		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; required to add control planes later").
+		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; needed to add control planes, and `slipway reconfigure` can set it later").
 			sets(kindCluster, "controlPlaneEndpoint", func(d *documents, v string) { d.cluster.ControlPlaneEndpoint = v }).
 			forCommands("init", "preflight init"),
 		text("feature-gates", "", "feature `gates`, as NAME=true,NAME=false: "+gateRootless+" (false by default, alpha)").

@@ -135,7 +135,7 @@ const (
 
 func maintenanceFlags() []flagRow {
 	return []flagRow{
-		toggle("all", "also defragment members where it hardly pays").forCommands(etcdDefrag),
+		toggle("all", "also defragment members with little space to reclaim").forCommands(etcdDefrag),
 		list("abandon", nil, "`members` to abandon even if they answer, by name, ID or peer URL; data that only they hold is lost").forCommands(etcdRecover),
 		toggle("drop-uncommitted", "drop changes at the end of the log that may not be committed; they're kept by default, because a client may rely on them").forCommands(etcdRecover),
 	}

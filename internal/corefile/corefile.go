@@ -33,7 +33,7 @@ type UnknownPluginsError struct {
 }
 
 func (e *UnknownPluginsError) Error() string {
-	return "the Corefile uses " + strings.Join(e.Parts, ", ") + ", and it is not known whether CoreDNS " + e.Version + " still supports that"
+	return "the Corefile uses " + strings.Join(e.Parts, ", ") + ", which CoreDNS " + e.Version + " may not support"
 }
 
 // Migrate turns a Corefile from CoreDNS's version from to version to. If nothing has to change, it returns the text as

@@ -148,6 +148,6 @@ func (p *progress) slow(err error) error {
 	if own := fault.Remedy(err); own != "" {
 		remedy += "; if that doesn't help, " + own
 	}
-	return fault.WithRemedy(errors.WithMessagef(err, "not done after %s, but slow rather than broken, as there was progress until the end (%s)",
+	return fault.WithRemedy(errors.WithMessagef(err, "timed out after %s while it was still making progress (%s)",
 		p.w.Limit, strings.Join(seen, ", ")), remedy)
 }

@@ -41,8 +41,8 @@ func (l Loader) Between(before, after Texts) (*Change, error) {
 	return c, err
 }
 
-// To is the change from the cluster's stored configuration to the given texts. Where none is given, the stored one stays. A field that
-// can't change, such as an encryption provider that was added since, is returned as config.Faults.
+// To is the change from the cluster's stored configuration to the given texts. Where none is given, the stored text stays. A fixed
+// field, such as an encryption provider added since, is returned as config.Faults.
 func (l Loader) To(ctx context.Context, wanted Texts) (*Change, error) {
 	stored, texts, err := l.read(ctx, rows(), nil)
 	if err != nil {

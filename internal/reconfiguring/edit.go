@@ -40,8 +40,8 @@ func (l Loader) Text(ctx context.Context) ([]byte, error) {
 	return bytes.Join(texts, []byte("---\n")), nil
 }
 
-// Edited returns the documents for Load that change the configuration as somebody has edited its text. A field that's missing goes
-// back to its default, a document that's missing stays. It's empty if nothing has changed. A field of a newer version that nobody has
+// Edited returns the documents for Load to change the configuration as somebody has edited its text. A missing field goes
+// back to its default, a missing document stays. It's empty if nothing has changed. A field of a newer version that nobody has
 // touched isn't in it, so it isn't refused.
 func Edited(before, after []byte) ([]byte, error) {
 	old, err := byKind(before)
@@ -80,7 +80,7 @@ type document struct {
 	json             []byte
 }
 
-// header is a document that only says what it is.
+// header is a document with nothing but its type.
 func (d document) header() []byte {
 	data, _ := json.Marshal(map[string]string{"apiVersion": d.apiVersion, "kind": d.kind}) // strings can always be encoded
 	return data

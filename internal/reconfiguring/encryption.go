@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Encryption returns the change that makes the API servers read config.EncryptionFile. It has no Fields if they're configured so
-// already. An API server that's configured to read another file is somebody else's: the change then keeps that.
+// Encryption returns the change for the API servers to read config.EncryptionFile. It has no Fields if they're configured so
+// already. An API server configured for another file is somebody else's: the change then keeps that file.
 func (l Loader) Encryption(ctx context.Context) (*Change, []string, error) {
 	document := map[string]any{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration"}
 	c, warnings, err := l.document(ctx, document)

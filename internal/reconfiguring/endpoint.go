@@ -12,12 +12,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Annotations of ConfigMap kubeadm-config, for nodes that follow later: only control planes can write them.
+// Annotations of ConfigMap kubeadm-config, for nodes following later: only control planes can write them.
 const (
-	// FormerEndpoints has each host:port that was the cluster's endpoint. A kubeconfig file that leads to one of them follows the
+	// FormerEndpoints has each former host:port of the cluster's endpoint. A kubeconfig file with any of them follows the
 	// endpoint; any other leads where an operator wants it to.
 	FormerEndpoints = "slipway/former-endpoints"
-	// removedNames has the names of former endpoints that were taken out of apiServer.certSANs, so that certificates lose them. Any
+	// removedNames has the names of former endpoints taken out of apiServer.certSANs: certificates lose them. Any
 	// other name in a certificate stays: it may be somebody's addition, and a list replaces the list, so it may only be forgotten.
 	removedNames = "slipway/removed-names"
 )
@@ -67,7 +67,7 @@ func (c *Change) noteEndpoint(present, next *config.Node) {
 	c.Former = without(c.Former, strings.ToLower(next.Endpoint()))
 }
 
-// noteNames notes the names that the certificates lose.
+// noteNames notes the names for the certificates to lose.
 func (c *Change) noteNames(present, next *config.Node) {
 	wanted := apiNames(next)
 	for _, name := range without(apiNames(present), wanted...) {

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// fixedField is a field that can't change on a live cluster.
+// fixedField is a field without a way to change it on a live cluster.
 type fixedField struct {
 	source, path string
 	reason       string
@@ -23,7 +23,7 @@ const (
 	newCluster    = "make a new cluster, and move the workloads there"
 )
 
-// fixedFields lists the fields that can't change, each with its reason and an alternative. A row includes the fields below it, except
+// fixedFields lists them, each with its reason and an alternative. A row includes the fields below it, except
 // where the field itself only comes or goes (wholeFields).
 func fixedFields() []fixedField {
 	of, kubelet, proxy := config.ClusterSource, config.KubeletSource, config.KubeProxySource
@@ -34,7 +34,7 @@ func fixedFields() []fixedField {
 		{of, "networking.dnsDomain", domainReason, newCluster},
 		{of, "clusterName", "kubeconfig files and the controller manager have it", newCluster},
 		{of, "certificatesDir", "the CAs' keys and all manifests refer to it", "mount another disk at the same path"},
-		{of, "encryptionAlgorithm", "existing keys have it", "`slipway certs renew` gives certificates new keys; a new CA is another matter"},
+		{of, "encryptionAlgorithm", "the existing keys already have an algorithm", "`slipway certs renew` gives certificates new keys; for the CA's, replace the CA"},
 		{of, "featureGates", "they decide how `init` builds a cluster", newCluster},
 		{of, "etcd.local.dataDir", "etcd would start without its data", "stop the control plane, move the directory, and mount it at the same path"},
 		{of, "etcd.local.imageTag", "etcd's version changes with an upgrade, which takes a snapshot first", "`slipway upgrade apply`"},
@@ -62,7 +62,7 @@ func (f fixedField) fits(changed Field) bool {
 	return strings.HasPrefix(changed.Path, f.path+".") && !slices.Contains(wholeFields, f.path)
 }
 
-// refused returns a fault for each changed field that can't change.
+// refused returns a fault for each changed fixed field.
 func refused(present, next *config.Node, changed []Field, parts map[string]config.Part) error {
 	var faults config.Faults
 	add := func(source, path, reason, instead string) {

@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// fixedArg is a component's flag that can't change on a live cluster.
+// fixedArg is a component's flag without a way to change it on a live cluster.
 type fixedArg struct {
 	path, name string
-	// field is the fixed field that the flag would get around; empty for none. The flag may repeat its value.
+	// field is the fixed field the flag would get around; empty for none. The flag may repeat its value.
 	field           string
 	reason, instead string
 }
@@ -34,7 +34,7 @@ const (
 	keepStore       = "leave it as it is: the objects don't move with it"
 )
 
-// fixedArgs lists the flags that can't change, each with its reason and an alternative. Most do what a fixed field does: the API server or
+// fixedArgs lists them, each with its reason and an alternative. Most do what a fixed field does: the API server or
 // etcd would start without the cluster's data, or components would disagree on its networks.
 func fixedArgs() []fixedArg {
 	return []fixedArg{
@@ -124,7 +124,7 @@ func argsAt(c *config.ClusterConfiguration, path string) []config.Arg {
 	return nil
 }
 
-// valueOf is the value of a fixed field that a flag may repeat.
+// valueOf is the value of a fixed field, which a flag may repeat.
 func valueOf(c *config.ClusterConfiguration, field string) string {
 	switch field {
 	case "networking.serviceSubnet":

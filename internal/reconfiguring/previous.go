@@ -33,7 +33,7 @@ func PreviousNote(note, text string, since, until time.Time) string {
 	list := append([]previous{{since.UTC(), until.UTC(), text}}, previousIn(note)...)
 	list = list[:min(len(list), maxPrevious)]
 	for {
-		data, _ := json.Marshal(list) // it has nothing that can't be encoded
+		data, _ := json.Marshal(list) // all of it can be encoded
 		if len(data) <= previousBytes || len(list) == 1 {
 			return string(data)
 		}
@@ -41,7 +41,7 @@ func PreviousNote(note, text string, since, until time.Time) string {
 	}
 }
 
-// previousIn reads the annotation. One that can't be read is none.
+// previousIn reads the annotation. An unreadable one is none.
 func previousIn(note string) (list []previous) {
 	if json.Unmarshal([]byte(note), &list) == nil {
 		return list
@@ -53,7 +53,7 @@ func previousIn(note string) (list []previous) {
 	return []previous{only}
 }
 
-// earlier returns this node as the annotation has it. A configuration that can't be loaded is left out.
+// earlier returns this node as the annotation has it. An invalid configuration is left out.
 func (l Loader) earlier(note string, stored documents) (list []config.Earlier) {
 	for _, p := range previousIn(note) {
 		then := maps.Clone(stored)

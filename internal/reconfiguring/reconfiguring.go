@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reconfiguring computes a change to a live cluster's configuration. Loader.Load merges a user's documents over the stored
-// ones; the resulting Change has the fields that differ. immutable.go rejects fields that can't change. Loader.To goes back to
+// ones; the resulting Change has the differing fields. immutable.go rejects fixed fields. Loader.To goes back to
 // earlier texts. It writes nothing: phases/reconfigure makes the change. docs/design/reconfigure.md has the reasons.
 package reconfiguring
 
@@ -31,11 +31,11 @@ import (
 type Change struct {
 	// Node is the control plane afterwards. Its Upgrade has the one before.
 	Node *config.Node
-	// Fields are the fields that change.
+	// Fields are the changed fields.
 	Fields []Field
-	// Stored are the texts that the change was made from.
+	// Stored are the texts before the change.
 	Stored Texts
-	// Former are the cluster's former endpoints, and Removed those of their names that the API servers' certificates lose.
+	// Former are the cluster's former endpoints, and Removed their names for the API servers' certificates to lose.
 	Former, Removed []string
 	previous        string // the annotation PreviousConfiguration
 }
@@ -86,7 +86,7 @@ func NewLoader(h host.Host, api cluster.Cluster, opts config.Options) Loader {
 }
 
 // Load merges the documents in src over the cluster's stored configuration. Invalid input, and a field that can't change, are
-// returned as config.Faults at the lines that cause them.
+// returned as config.Faults at their lines.
 func (l Loader) Load(ctx context.Context, src *config.Source) (*Change, []string, error) {
 	parts, warnings, err := config.LoadParts(src)
 	if err != nil {
@@ -215,7 +215,7 @@ func (d documents) patch(parts map[string]config.Part) error {
 	return nil
 }
 
-// located moves faults of the merged configuration to the user's lines that cause them.
+// located moves faults of the merged configuration to the user's lines behind them.
 func located(err error, parts map[string]config.Part) error {
 	var faults config.Faults
 	if !errors.As(err, &faults) {

@@ -36,7 +36,7 @@ func (m *Move) Phases() []step.Phase {
 	if !m.To.IsValid() {
 		return []step.Phase{
 			{Name: "preflight", Summary: "Check that the API responds and the host has the address", Run: m.clientPreflight},
-			{Name: "files", Summary: "Write them to kubeconfig files and the kubelet's settings", Run: m.files},
+			{Name: "files", Summary: "Write the address and the endpoint to kubeconfig files and the kubelet's settings", Run: m.files},
 			{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read them", Run: m.restartKubelet},
 			serving,
 		}

@@ -156,7 +156,7 @@ func checkLocalEtcdCanStop(ctx context.Context, env *step.Env) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	known := slices.ContainsFunc(all, func(m etcd.Health) bool { return m.At(member.PeerURLs()...) })
 	if err == nil && !known || err != nil && env.Config.Join == nil {
-		env.UI.Warn("the kubelet restarts etcd with its new static Pod, and it is not known whether other members need this one",
+		env.UI.Warn("the kubelet restarts etcd with its new static Pod, and other members may need this one",
 			"`slipway diagnose` says whether etcd works; other control planes show its members")
 		return ctx.Err()
 	}

@@ -43,11 +43,11 @@ type Run struct {
 	rewritten []string // the Secrets of the last rewrite
 }
 
-// Phases is the workflow. restart has the phases that make this node's API server read the file with the keys; none if it does.
+// Phases is the workflow. restart has the phases for this node's API server to read the file with the keys; none if it does.
 func (r *Run) Phases(restart []step.Phase) []step.Phase {
 	list := []step.Phase{
 		{Name: "check", Summary: "Check that Slipway looks after this cluster's encryption", Run: r.check},
-		{Name: "keys", Summary: "Decide on the key, and share it with the other control planes", Run: r.decide},
+		{Name: "keys", Summary: "Choose the key, and share it with the other control planes", Run: r.decide},
 	}
 	list = append(list, restart...)
 	return append(list, step.Phase{Name: "encrypt", Summary: "Take the steps that the API servers are ready for", Run: r.encrypt})

@@ -88,7 +88,7 @@ func fileFor(ring encryption.Keyring, order encryption.Order) ([]byte, error) {
 	return ring.File(order)
 }
 
-// gather returns all keys that are known here: those in the Secret, and those in this host's two files. It makes both keyrings
+// gather returns all keys known here: those in the Secret, and those in this host's two files. It makes both keyrings
 // complete. The Secret says what the target is, unless it's missing, or older than this host's memory.
 func gather(ctx context.Context, env *step.Env) (encryption.Keyring, error) {
 	return update(ctx, env, func(r encryption.Keyring) (encryption.Keyring, error) { return r, nil })
@@ -193,7 +193,7 @@ func keep(env *step.Env, ring encryption.Keyring, seal []byte) error {
 	return err
 }
 
-// dropSharedKeys takes the file out of Secret kubeadm-certs, so that a control plane that joins asks for another upload.
+// dropSharedKeys takes the file out of Secret kubeadm-certs, so a joining control plane asks for another upload.
 func dropSharedKeys(ctx context.Context, env *step.Env) error {
 	shared := keyringSecret()
 	shared.Name = manifests.CertsSecretName

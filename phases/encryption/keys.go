@@ -44,7 +44,7 @@ func (r *Run) setTarget(ctx context.Context, env *step.Env) error {
 	return r.begin(ctx, env, ring)
 }
 
-// target returns the target that the goal asks for, and a new key if it needs one.
+// target returns the target for the goal, and a new key if it needs one.
 func (r *Run) target(ctx context.Context, env *step.Env, ring encryption.Keyring) (string, []encryption.Key, error) {
 	on := ring.Target != "" && ring.Target != encryption.Identity
 	switch {

@@ -68,7 +68,7 @@ func nextStep(ctx context.Context, env *step.Env, ring encryption.Keyring, lacki
 	return s, next, err
 }
 
-// loaded asks an API server for the hash of the file that it has loaded.
+// loaded asks an API server for the hash of its loaded file.
 func loaded(ctx context.Context, env *step.Env, server string) (hash string, err error) {
 	q := cluster.Query{Path: "/metrics", Accept: "text/plain", Server: server}
 	err = env.Cluster.Read(ctx, q, func(r io.Reader) (err error) {
@@ -142,7 +142,7 @@ func addresses(ctx context.Context, env *step.Env) (list []server, err error) {
 	return list, err
 }
 
-// unseen returns the signs of API servers that aren't in the list.
+// unseen returns the signs of API servers missing from the list.
 func unseen(ctx context.Context, env *step.Env, planes cluster.ControlPlanes, list []server) (missing []string, err error) {
 	has := func(node string) bool {
 		return slices.ContainsFunc(list, func(s server) bool { return s.node == node })

@@ -59,7 +59,7 @@ func awaitSandbox(ctx context.Context, env *step.Env) error {
 	if known := (*diagnose.Error)(nil); err == nil || errors.As(err, &known) || ctx.Err() != nil {
 		return err
 	}
-	ui.WarnError(env.UI, errors.WithMessagef(err, "it is not known whether node %s can start Pods", name))
+	ui.WarnError(env.UI, errors.WithMessagef(err, "cannot tell whether node %s can start Pods", name))
 	return nil
 }
 

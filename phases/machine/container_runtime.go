@@ -185,7 +185,7 @@ func (p *Prepare) checkSandboxImage(ctx context.Context, env *step.Env, found ho
 	if err != nil || present || p.Bundle == nil {
 		return err
 	}
-	return fault.New(fmt.Sprintf("the container runtime begins each Pod with %s, which is neither here nor in the bundle", info.SandboxImage),
+	return fault.New(fmt.Sprintf("the container runtime uses the sandbox image %s, which is neither on this host nor in the bundle", info.SandboxImage),
 		fmt.Sprintf("set the sandbox image to %s in its configuration, and restart it", p.sandboxImage()))
 }
 
@@ -195,7 +195,7 @@ func (p *Prepare) warnOfSandbox(ctx context.Context, env *step.Env, found hostRu
 	image := p.sandboxImage()
 	if found.foreign() && p.Bundle != nil {
 		if info, err := env.Host.RuntimeInfo(ctx, found.socket); err == nil && info.SandboxImage == "" {
-			env.UI.Warn("the container runtime does not say with which image it begins each Pod, so it was not checked that this image is here",
+			env.UI.Warn("the container runtime does not report its sandbox image, so Slipway couldn't check that this host has it",
 				"compare it with "+image+" of the bundle: for containerd, `containerd config dump` shows it as sandbox below pinned_images")
 		}
 		return

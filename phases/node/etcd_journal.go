@@ -48,7 +48,7 @@ func (j EtcdJournal) StartedWithoutData() bool { return j.Manifest != "" && j.Ol
 
 // ErrEtcdChanged is the error of a workflow that finds another etcd under this host's lock than before its question.
 func ErrEtcdChanged() error {
-	return fault.New("this host's etcd has changed since the question: another command has begun or ended, or its static Pod is another", "run this command again")
+	return fault.New("etcd on this host changed during the prompt: another command started or finished, or its static Pod was replaced", "run this command again")
 }
 
 // EtcdJournalPath returns the path of a host's journal.

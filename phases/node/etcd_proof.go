@@ -36,8 +36,8 @@ func (x EtcdDataReplacement) CheckData(env *step.Env, cluster string) error {
 	}
 	data, err := etcd.ReadData(head)
 	if have := EtcdClusterText(data); err == nil && have != cluster {
-		err = fault.New(fmt.Sprintf("%s has the data of the etcd cluster %s, and the new data is of cluster %s: something has replaced it", x.Data, have, cluster),
-			"find out what has; `slipway etcd restore` of another snapshot, or of a copy, starts over, and `slipway reset` gives the restore up on a new host")
+		err = fault.New(fmt.Sprintf("%s has the data of the etcd cluster %s, and the new data is of cluster %s: another program has replaced it", x.Data, have, cluster),
+			"find out which; `slipway etcd restore` of another snapshot, or of a copy, starts over, and `slipway reset` abandons the restore on a new host")
 	}
 	return errors.WithMessage(err, dir)
 }

@@ -160,7 +160,7 @@ func takeLease(ctx context.Context, env *step.Env, purpose Purpose, abandoned *H
 	}
 	found, err = env.Cluster.Update(ctx, lease, take)
 	if err == nil && !found {
-		err = errors.Errorf("something else deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
+		err = errors.Errorf("another client keeps deleting the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
 	}
 	return before, err
 }

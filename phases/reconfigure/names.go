@@ -36,7 +36,7 @@ func (r *Run) findNames(ctx context.Context, env *step.Env) (err error) {
 		switch by := users[name]; {
 		case !certs.HasAny(row, cert, []string{name}):
 		case by != "":
-			env.UI.Warn("keeping "+name+" in "+env.PKI().Files(row)[0]+", because "+by+" still uses it", "point that at another address, then run `slipway reconfigure node`")
+			env.UI.Warn("keeping "+name+" in "+env.PKI().Files(row)[0]+", because "+by+" still uses that name", "change its address, then run `slipway reconfigure node`")
 		default:
 			r.lost = append(r.lost, name)
 		}

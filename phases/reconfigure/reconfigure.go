@@ -79,14 +79,14 @@ func (r *Run) Phases() []step.Phase {
 	}
 	return r.confirming([]step.Phase{
 		phase("preflight", "Check that the change can succeed, and pull its images", r.preflight),
-		phase("prepare", "Take this control plane's turn, and keep the files that change", r.prepare),
+		phase("prepare", "Acquire the Lease, and back up the files that change", r.prepare),
 		phase("certificates", "Issue certificates with new names", r.issueCertificates),
-		phase("kubeconfig", "Lead this node's clients to the API's next endpoint, if that changes", r.redirectClients),
+		phase("kubeconfig", "Point this node's clients at the API's new endpoint, if it changes", r.redirectClients),
 		phase("control-plane", "Restart the components whose static Pods change, on trial", r.restartComponents),
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
 		r.addonPhase(),
 		phase("upload-config", "Store the configuration in the cluster", r.store),
-		phase("finish", "Give the turn back, and show the next steps", r.finish),
+		phase("finish", "Release the Lease, and show the next steps", r.finish),
 		kubelet.ServingCertificate(),
 	}, "upload-config")
 }
@@ -103,7 +103,7 @@ func (r *Run) APIServerPhases() []step.Phase {
 		return slices.Contains([]string{"certificates", "kubeconfig", "kubelet-config", "addon"}, p.Name)
 	})
 	i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "finish" })
-	workflow[i].Summary, workflow[i].Run = "Give the turn back", r.rollBackOnFailure(r.end)
+	workflow[i].Summary, workflow[i].Run = "Release the Lease", r.rollBackOnFailure(r.end)
 	return workflow
 }
 

@@ -80,7 +80,7 @@ func (o Options) distributeCAs() step.Phase {
 		}
 		manager, err := node.WithSigner(env)
 		if err == nil && !bytes.Equal(manager.Before, manager.Wanted) {
-			env.UI.Nextf("ca.crt holds several CAs, and %s does not start with it: before it restarts, let it sign with one, by %s in %s; with --restart, this command does both",
+			env.UI.Nextf("ca.crt holds several CAs, and %s does not start with it: before you restart it, set %s in %s to a file with one CA, or use --restart, which does both",
 				manager.Name, env.PKI().SignerFlag(), env.Config.Paths.StaticPod(manager.Name))
 		}
 		return err

@@ -99,7 +99,7 @@ func (l *LostNode) checkUnreachable(ctx context.Context, env *step.Env) error {
 		unknown = errors.New("no address of it is known")
 	}
 	if !looked {
-		return fault.WithRemedy(errors.WithMessagef(unknown, "it is not known whether the host of %s still runs", l.name),
+		return fault.WithRemedy(errors.WithMessagef(unknown, "cannot tell whether the host of %s still runs", l.name),
 			"run this on a control plane that reaches the network of that host")
 	}
 	return nil

@@ -39,7 +39,7 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 	}
 	warnUndecided(env, snapshots.Undecided(list, owner))
 	if !known {
-		env.UI.Warn("no snapshot was removed, because "+dir+" has those of several clusters, and the API does not say which of them is this one", "run this again once the API answers")
+		env.UI.Warn("no snapshot was removed, because "+dir+" has snapshots of several clusters, and without the API, this host can't tell which are its own", "run this again once the API answers")
 		return nil
 	}
 	warnAhead(env, list, owner)
@@ -105,7 +105,7 @@ func pathsOf(list []snapshots.Snapshot) string {
 // warnUndecided names snapshots that nobody knows the cluster of.
 func warnUndecided(env *step.Env, undecided []snapshots.Snapshot) {
 	if len(undecided) > 0 {
-		env.UI.Warn("these snapshots stay, because it is not known whether they are of this cluster, or of another with a host of the same name: "+pathsOf(undecided),
+		env.UI.Warn("these snapshots stay, because they may be of another cluster with a host of the same name: "+pathsOf(undecided),
 			"while the API does not answer, run this again later; otherwise remove them yourself if they are this cluster's")
 	}
 }

@@ -131,7 +131,7 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 	}
 	now, err := encryptionIn(env, pod, r.record)
 	if err != nil {
-		return errors.WithMessage(err, "it is not known whether the API server can read the snapshot's Secrets")
+		return errors.WithMessage(err, "cannot tell whether the API server can read the snapshot's Secrets")
 	}
 	stored := r.record.Encryption
 	if !snapshots.IsSealed(r.File) { // it's known which of them encrypt anything

@@ -70,7 +70,7 @@ func (u unsealed) seal(ctx context.Context, env *step.Env, to snapshots.Recipien
 		outer.Size, outer.SHA256, err = sumOf(env.Host, draft)
 	}
 	if err == nil && outer.SHA256 != hex.EncodeToString(written.Sum(nil)) {
-		err = errors.Errorf("%s is not on the disk as it was written: see the kernel log (dmesg)", draft)
+		err = errors.Errorf("the disk returned different data for %s than Slipway wrote: see the kernel log (dmesg)", draft)
 	}
 	if err == nil {
 		err = publish(env, outer, draft, path)

@@ -29,7 +29,7 @@ func units(program string) map[string]string {
 	program = strconv.Quote(strings.ReplaceAll(program, "%", "%%"))
 	const wanted = "\n[Install]\nWantedBy=multi-user.target\n"
 	return map[string]string{
-		filesUnit: "[Unit]\nDescription=Put back the files of a change of this node's configuration that has not proven itself\n" +
+		filesUnit: "[Unit]\nDescription=Roll back an unproven change of this node's configuration\n" +
 			"Before=kubelet.service\nRequiresMountsFor=/etc/kubernetes /var/lib/kubelet\n\n" +
 			"[Service]\nType=oneshot\nExecStart=" + program + " reconfigure way-back --files\n" + wanted,
 		watchUnit: "[Unit]\nDescription=Put this node back if a change of its configuration is interrupted\n" +

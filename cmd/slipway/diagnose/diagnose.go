@@ -53,8 +53,8 @@ func New(g *cli.Globals) *cobra.Command {
 		Short: "Find out what is wrong with this node and how to fix it",
 		Long: "Find out what is wrong with this node and how to fix it.\n\n" +
 			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names, disks and etcd's members.\n" +
-			"It changes nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, 2 if it does, and 1 if it\n" +
-			"could not look everywhere. It knows these causes:\n" + causeList(),
+			"It changes nothing and works without a cluster. The exit code is 0 if the node is fine, 2 if something is wrong, and 1 if\n" +
+			"some checks couldn't run. It knows these causes:\n" + causeList(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, err := rootHost()
 			if err != nil {

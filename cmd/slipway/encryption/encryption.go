@@ -24,8 +24,8 @@ func New(g *cli.Globals) *cobra.Command {
 }
 
 // everywhere is how all commands work with several control planes.
-const everywhere = "\n\nWith several control planes, run it on each in turn, and again wherever it tells you to: every step waits until all\n" +
-	"API servers have loaded the step before. If it's interrupted, run it again. All API servers can read all Secrets at any time."
+const everywhere = "\n\nWith several control planes, run it on each in turn, and again wherever it tells you to: each step starts once all\n" +
+	"API servers have loaded the previous step. If it's interrupted, run it again. All API servers can read all Secrets at any time."
 
 func newEnable(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{

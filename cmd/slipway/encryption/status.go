@@ -108,7 +108,7 @@ func newReport(now *encryption.Status) *report {
 func (r *report) table(w io.Writer) error {
 	fmt.Fprintf(w, "State: %s\n", r.State)
 	if r.Secrets > 0 {
-		fmt.Fprintf(w, "Key: %s, of %d Secrets in etcd; %d have another\n", r.Key, r.Secrets-r.Others, r.Others)
+		fmt.Fprintf(w, "Key: %s, for %d Secrets in etcd; %d have a different key\n", r.Key, r.Secrets-r.Others, r.Others)
 	}
 	if len(r.Kept) > 0 {
 		fmt.Fprintf(w, "Kept for snapshots: %s\n", strings.Join(r.Kept, ", "))

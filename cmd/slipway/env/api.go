@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// NewAPIParts are for commands that talk to the API and only read from this host: they take no lock and have no etcd. limit is how
+// NewAPIParts are for commands talking to the API and only reading from this host: they take no lock and have no etcd. limit is how
 // long the API may take to answer.
 func NewAPIParts(g *cli.Globals, kubeconfig UserKubeconfig, limit time.Duration) *Parts {
 	real := linux.New()
@@ -48,7 +48,7 @@ func UserCluster(kubeconfig UserKubeconfig, limit time.Duration) *cluster.Real {
 // UserKubeconfig is the user's kubeconfig, which may consist of several files.
 type UserKubeconfig []string
 
-// KubeconfigOfUser is for commands that work on a cluster: --kubeconfig, or else kubectl's files, or else admin.conf.
+// KubeconfigOfUser is for commands about a cluster: --kubeconfig, or else kubectl's files, or else admin.conf.
 func KubeconfigOfUser(cmd *cobra.Command) UserKubeconfig {
 	if path := KubeconfigFlag(cmd); path != "" {
 		return UserKubeconfig{path}
@@ -56,7 +56,7 @@ func KubeconfigOfUser(cmd *cobra.Command) UserKubeconfig {
 	return cluster.UserKubeconfig(config.DefaultAdminKubeconfig)
 }
 
-// KubeconfigOfNode is for commands that work on this host's files: their cluster is this node's, not the user's.
+// KubeconfigOfNode is for commands about this host's files: their cluster is this node's, not the user's.
 func KubeconfigOfNode(cmd *cobra.Command) UserKubeconfig {
 	if _, err := os.Lstat(config.DefaultAdminKubeconfig); err == nil && KubeconfigFlag(cmd) == "" {
 		return UserKubeconfig{config.DefaultAdminKubeconfig}

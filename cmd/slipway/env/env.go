@@ -24,7 +24,7 @@ type Parts struct {
 	Env *step.Env
 	// begin takes this node's lock; end releases it.
 	begin func() (end func(), err error)
-	// Confirm asks the user before something that can't be undone.
+	// Confirm asks the user before an irreversible change.
 	Confirm func(ask func() error) error
 	// Show prints the command's result, or the plan.
 	Show func(result func() error) error
@@ -60,7 +60,7 @@ func (p *Parts) TellLast() error {
 // asks its mode for any difference. TestOnlyEnvAsksForDryRun checks that.
 type Mode interface {
 	Options(config.HostFacts) config.Options
-	// checkReport rejects a report's flags that make no sense in this mode.
+	// checkReport rejects a report's flags without meaning in this mode.
 	checkReport(*cli.Report) error
 	// sinks are where a report sends progress.
 	sinks(*cli.Report) cli.Sinks
@@ -71,11 +71,11 @@ type Mode interface {
 	// Stored is the configuration of this host's cluster, or the defaults with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	Parts(*config.Node, *linux.Host) *Parts
-	// MachineParts are for a command that prepares or resets a host: its phases know no node and no etcd.
+	// MachineParts are for preparing or resetting a host: its phases know no node and no etcd.
 	MachineParts(*config.Machine, *linux.Host) *Parts
-	// LivingParts are for a command that looks after a running cluster: its plan asks the API and etcd.
+	// LivingParts are for looking after a running cluster: its plan asks the API and etcd.
 	LivingParts(*config.Node, *linux.Host) *Parts
-	// APIParts are for a command that only talks to the API; form and command are for its plan.
+	// APIParts are for commands talking only to the API; form and command are for its plan.
 	APIParts(kubeconfig UserKubeconfig, form, command string) (*Parts, error)
 }
 
@@ -107,7 +107,7 @@ func NewMachineParts(g *cli.Globals, host *config.Machine, real *linux.Host) *Pa
 	return modeOf(g, host.DryRun).MachineParts(host, real)
 }
 
-// KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
+// KeepMode copies --dry-run to a configuration loaded from elsewhere than the flags.
 func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
 	self.DryRun, _ = cmd.Flags().GetBool("dry-run") // fails only for a command without the flag
 }

@@ -31,7 +31,7 @@ type Input struct {
 	Options config.Options
 }
 
-// ReadInput reads the configuration file, if given, and this host's facts that defaults depend on.
+// ReadInput reads the configuration file, if given, and this host's facts behind defaults.
 func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input, error) {
 	src, err := cli.ReadConfigFile(ctx, g, file)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input
 	return &Input{src, real, m.Options(facts)}, nil
 }
 
-// AnyRuntime is for a command that doesn't use the node's container runtime: of several, it gets the kubelet's, or the first.
+// AnyRuntime is for a command without need of the node's container runtime: of several, it gets the kubelet's, or the first.
 func (in *Input) AnyRuntime() {
 	facts := &in.Options.Facts
 	if len(facts.Sockets) > 1 {
@@ -53,7 +53,7 @@ func (in *Input) AnyRuntime() {
 	}
 }
 
-// hostFacts are this host's facts that defaults depend on. Unknown facts stay empty: the configuration may have them.
+// hostFacts are this host's facts behind defaults. Unknown facts stay empty: the configuration may have them.
 func hostFacts(real *linux.Host) (config.HostFacts, error) {
 	name, err := real.Hostname()
 	if err != nil {
@@ -75,7 +75,7 @@ func defaultAddress(real *linux.Host, ipv6 bool) netip.Addr {
 	return addr
 }
 
-// Existing returns the paths that are sockets.
+// Existing returns the sockets among paths.
 func Existing(real *linux.Host, paths []string) []string {
 	var found []string
 	for _, path := range paths {
@@ -119,9 +119,9 @@ type InitOptions struct {
 
 	// AnyHost says that nothing is done to this host, so a missing address may be made up.
 	AnyHost bool
-	// AnyRuntime says that any of several container runtimes will do.
+	// AnyRuntime says any of several container runtimes will do.
 	AnyRuntime bool
-	// Restored reads the configuration of a cluster that init restores; nil if it begins one.
+	// Restored reads the configuration of a cluster to restore; nil if it begins one.
 	Restored func(host.Host) (*config.Source, error)
 	// OnePhase says that a phase is run by its own command, maybe for an existing cluster.
 	OnePhase bool

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Workflow is a command that runs phases, each with a command of its own, too.
+// Workflow is a command of several phases, each with a command of its own, too.
 type Workflow struct {
 	Name   string // the command's, such as "host prepare"
 	Phases []step.Phase
@@ -54,7 +54,7 @@ func (w Workflow) phaseCommand(g *cli.Globals, p step.Phase, wrap func(step.Phas
 	return cmd
 }
 
-// SinglePhase is a phase that's run by its own command.
+// SinglePhase is a phase run by its own command.
 type SinglePhase struct {
 	step.Phase
 

@@ -152,7 +152,7 @@ func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Par
 // planPatience is how long a plan waits for another control plane to finish its upgrade.
 const planPatience = 5 * time.Second
 
-// answering returns nil for a cluster that doesn't answer: people roll back an upgrade because of that.
+// answering returns nil for a cluster without an answer: people roll back upgrades of such clusters.
 func answering(c cluster.Cluster) cluster.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ func NewRunningControlPlaneParts(cmd *cobra.Command, g *cli.Globals) (*Parts, er
 	})
 }
 
-// NewRunningNodeParts makes the parts of a command that looks after a running cluster from this node. It's known by this host's
+// NewRunningNodeParts makes the parts of a command looking after a running cluster from this node. It's known by this host's
 // own files, so the API may be down.
 func NewRunningNodeParts(cmd *cobra.Command, g *cli.Globals) (*Parts, error) {
 	return living(cmd, g, func(bool) error { return nil })

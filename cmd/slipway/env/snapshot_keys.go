@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 )
 
-// Opening has the flags that open an encrypted snapshot.
+// Opening has the flags for an encrypted snapshot.
 type Opening struct{ keys, passphrase string }
 
 // Bind adds the flags.

@@ -79,7 +79,8 @@ func newPruneData(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the data that etcd had before a restore",
-		Long: "Remove the data that etcd had before `slipway etcd restore` or `slipway upgrade rollback --restore-etcd`.\n\n" +
+		Long: "Remove the data that etcd had before `slipway etcd restore`, `slipway etcd recover` or\n" +
+			"`slipway upgrade rollback --restore-etcd`.\n\n" +
 			"It stays while this host's etcd does not work, or while such a command was interrupted. `slipway etcd snapshot prune`\n" +
 			"removes old snapshots.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -111,7 +111,7 @@ func newPrune(g *cli.Globals) *cobra.Command {
 		Use:   "prune",
 		Short: "Remove this host's old snapshots",
 		Long: "Remove this host's old snapshots.\n\n" +
-			"The newest ones stay, and one a day. Before anything is removed, the newest snapshot is verified. Files without a record,\n" +
+			"It keeps the newest snapshots, and one per day. Before anything is removed, the newest snapshot is verified. Files without a record,\n" +
 			"and other hosts' snapshots, stay.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if policy.Newest < 1 || policy.Days < 0 {

@@ -90,7 +90,7 @@ func loadReset(cmd *cobra.Command, g *cli.Globals, o *resetOptions) (*env.Parts,
 // load takes the kubelet's container runtime unless the user names another.
 func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, error) {
 	if o.Network && g.Rootfs != "" {
-		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
+		return nil, errors.New("--network changes this host's kernel, and --rootfs another host's files: use only one of them")
 	}
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {

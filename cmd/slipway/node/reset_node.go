@@ -20,8 +20,8 @@ func newResetNode(g *cli.Globals) *cobra.Command {
 		Short: "Remove a node whose host is lost",
 		Long: "Remove a node whose host is lost, from a control plane: its member of etcd, its Node, and the bootstrap\n" +
 			"tokens that it joined with.\n\n" +
-			"The host must not answer: its Node isn't Ready, its kubelet renews no Lease for 25 seconds, its etcd is silent, and nobody\n" +
-			"accepts or refuses a connection at its addresses. A host that is only cut off from the others looks the same: turn it off.\n" +
+			"The host must not answer: its Node isn't Ready, its kubelet renews no Lease for 25 seconds, its etcd is silent, and\n" +
+			"connections to its addresses get no reply. A host that is only cut off from the others looks the same: turn it off.\n" +
 			"A member that etcd needs for its quorum stays. --dry-run asks the API and etcd, but not the host.",
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -108,8 +108,8 @@ type downOptions struct{ config.DownFlags }
 
 const undoesHost = undoesNode + " It also undoes the preparation: the kubelet's and containerd's\n" +
 	"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
-	"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and the backups of\n" +
-	"etcd that upgrades have made."
+	"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and etcd's backups,\n" +
+	"from upgrades, rollbacks, restores and recoveries."
 
 func NewDown(g *cli.Globals) *cobra.Command {
 	o := &downOptions{}

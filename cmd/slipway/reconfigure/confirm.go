@@ -79,7 +79,7 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if r == nil {
 			return nil
 		}
-		return fault.New("this plan only ends the interrupted change of "+ui.Time(r.Began)+": another one is made from the state after that",
-			"once it has ended, make the plan again: `slipway reconfigure node` ends it")
+		return fault.New("this plan only finishes the interrupted change of "+ui.Time(r.Began)+"; a new change starts from the result",
+			"finish it with `slipway reconfigure node`, then make the plan again")
 	})
 }
