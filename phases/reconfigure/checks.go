@@ -5,11 +5,7 @@ package reconfigure
 
 import (
 	"context"
-	"io/fs"
 
-	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
@@ -34,7 +30,8 @@ func question(env *step.Env, name, asks string, find func(context.Context, *step
 }
 
 func (r *Run) controlPlaneChecks(env *step.Env) []preflight.Check {
-	return append(clusterChecks(env), r.quotaQuestion(env), r.etcdTag(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+	return append(clusterChecks(env), r.quotaQuestion(env), r.etcdTag(env), question(env, node.EncryptionFileCheck, "the API server finds the file with the encryption keys", encryptionFile),
+		question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
 		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
 		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings), node.NewPatchedImagesCheck(env))
 }
@@ -84,22 +81,8 @@ func newerCoreDNS(ctx context.Context, env *step.Env) []fault.Finding {
 
 const coreDNSCheck = "NewerCoreDNS"
 
-const encryptionCheck = "EncryptionFile"
-
-// encryptionFile finds that this control plane hasn't taken part in the encryption yet: its API server would not start.
 func encryptionFile(_ context.Context, env *step.Env) []fault.Finding {
-	if env.Config.Cluster.EncryptedBy() != config.EncryptionFile {
-		return nil
-	}
-	_, err := env.Host.Stat(config.EncryptionFile)
-	switch {
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return []fault.Finding{fault.Of(err)}
-	}
-	return []fault.Finding{fault.NewFinding(encryptionCheck, fault.Error, "run `slipway encryption enable` on this control plane, which writes the file, and then this command again",
-		"the cluster's API servers read their encryption keys from %s, which is not on this host", config.EncryptionFile)}
+	return node.LacksEncryptionFile(env)
 }
 
 const upgradeCheck = "UnfinishedUpgrade"

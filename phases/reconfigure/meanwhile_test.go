@@ -190,7 +190,7 @@ func TestEncryptionFirst(t *testing.T) {
 	storedElsewhere(t, s.API, "kubeadm-config", "ClusterConfiguration", "apiServer:\n  extraArgs: [{name: "+manifests.EncryptionFlag+", value: "+config.EncryptionFile+
 		"}]\n  extraVolumes: [{name: encryption, hostPath: "+dir+", mountPath: "+dir+", readOnly: true, pathType: DirectoryOrCreate}]\n")
 	before := s.Get(t, apiServer)
-	fact.Error(t, toStored(t, s), encryptionCheck, config.EncryptionFile, "`slipway encryption enable`")
+	fact.Error(t, toStored(t, s), node.EncryptionFileCheck, config.EncryptionFile, "`slipway encryption enable`")
 	if s.Get(t, apiServer) != before {
 		t.Error("the static Pod has changed")
 	}
