@@ -28,6 +28,9 @@ const UnknownPlugins = "CoreDNSUnsupportedPlugins"
 // corefileBackup is the key of a migrated Corefile's original, as in kubeadm.
 const corefileBackup = "Corefile-backup"
 
+// coreDNSTitle names CoreDNS in messages, and its phase's condition.
+const coreDNSTitle = "CoreDNS"
+
 // upgradeCoreDNS upgrades CoreDNS together with its Corefile. If the Corefile's needs are unknown, both stay: an old CoreDNS with
 // its Corefile works, a new CoreDNS that refuses it doesn't.
 func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
@@ -69,7 +72,7 @@ func nextCoreDNS(ctx context.Context, env *step.Env, deployment *cluster.Version
 	if found, err := env.Cluster.Get(ctx, live); err != nil || !found {
 		return nil, nil, err
 	}
-	upgraded, err = mergedWith(live, *deployment)
+	upgraded, err = mergedWith(env.Config, live, *deployment)
 	return live, upgraded, err
 }
 

@@ -42,9 +42,16 @@ func (r *Run) addonPhase() step.Phase {
 	return p
 }
 
-// changesAddon notes that the add-ons change before one does, which then is on trial.
+// changesAddon notes that the add-ons change before one does, which then is on trial. It leaves an add-on alone that the change doesn't
+// concern.
 func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return r.rollBackOnFailure(func(ctx context.Context, env *step.Env) error {
+		if r.record == nil { // nothing differs, and nothing would put an add-on back
+			return nil
+		}
+		if changed, err := addon.Changed(env, name); err != nil || !changed {
+			return err
+		}
 		read := []string{manifests.KubeadmConfigMap, manifests.KubeletConfigMap}
 		if name == manifests.KubeProxyName && r.Changes(config.KubeProxySource) {
 			read = append(read, manifests.KubeProxyConfigMap)
@@ -52,17 +59,12 @@ func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) 
 		if err := r.unchanged(ctx, env, read...); err != nil {
 			return err
 		}
-		if r.record == nil { // nothing would put it back
-			return change(ctx, env)
-		}
-		if !r.record.Addons {
-			r.record.Addons = true
-			if err := r.record.Set(env, trial.OnTrial); err != nil {
-				return err
-			}
-		}
 		before, err := rolloutOf(ctx, env, name)
 		if err != nil {
+			return err
+		}
+		r.record.Addons = true
+		if err := r.record.Set(env, trial.OnTrial); err != nil {
 			return err
 		}
 		if err := change(ctx, env); err != nil {

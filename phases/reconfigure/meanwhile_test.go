@@ -27,7 +27,7 @@ import (
 )
 
 // ofProxy changes kube-proxy's settings, and the kubelet's.
-const ofProxy = ofKubelet + "maxPods: 55\n---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhealthzBindAddress: 127.0.0.1:10256\n"
+const ofProxy = ofKubelet + "maxPods: 55\n---\n" + ofKubeProxy
 
 // TestLabelledMeanwhile: a label or an annotation that somebody adds before a step or during the trial doesn't keep the change from
 // being stored.

@@ -187,7 +187,7 @@ func TestKilledOnTrial(t *testing.T) {
 
 // TestBackWithoutAPI: while only the add-ons have to go back, and the API is away, nothing restarts again.
 func TestBackWithoutAPI(t *testing.T) {
-	s, were, had := killed(t, time.Nanosecond)
+	s, were, had := killedAt(t, time.Nanosecond, ofProxy)
 	away := true
 	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away }}
 	s.Config.Timeouts.KubernetesAPICall = time.Second
