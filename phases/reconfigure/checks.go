@@ -69,19 +69,6 @@ func clusterChecks(env *step.Env) []preflight.Check {
 	}
 }
 
-// newerCoreDNS finds that the change would leave CoreDNS as it is.
-func newerCoreDNS(ctx context.Context, env *step.Env) []fault.Finding {
-	err := addon.RefuseNewerCoreDNS(ctx, env)
-	if err == nil {
-		return nil
-	}
-	f := fault.Of(err)
-	f.Name = coreDNSCheck
-	return []fault.Finding{f}
-}
-
-const coreDNSCheck = "NewerCoreDNS"
-
 func encryptionFile(_ context.Context, env *step.Env) []fault.Finding {
 	return node.LacksEncryptionFile(env)
 }
