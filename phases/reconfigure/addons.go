@@ -63,6 +63,11 @@ func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) 
 		if err != nil {
 			return err
 		}
+		if before.isCoreDNS() {
+			if change, err = r.coreDNSChange(ctx, env, change); err != nil {
+				return err
+			}
+		}
 		r.record.Addons = true
 		if err := r.record.Set(env, trial.OnTrial); err != nil {
 			return err
@@ -100,6 +105,10 @@ func rolloutOf(ctx context.Context, env *step.Env, name string) (*rollout, error
 	o.template, o.selector = template.DeepCopy(), metav1.FormatLabelSelector(selector)
 	o.pods, err = env.Cluster.Pods(ctx, o.workload.GetNamespace(), o.selector)
 	return o, err
+}
+
+func (o *rollout) isCoreDNS() bool {
+	return o.workload.GetName() == manifests.CoreDNSName
 }
 
 func (o *rollout) spec() (*corev1.PodTemplateSpec, *metav1.LabelSelector) {

@@ -117,7 +117,14 @@ func killed(t *testing.T, left time.Duration) (s *phasetest.Stage, were, had map
 
 func killedAt(t *testing.T, left time.Duration, documents string) (s *phasetest.Stage, were, had map[string]string) {
 	t.Helper()
+	return killedWith(t, left, documents, func(*phasetest.Stage) {})
+}
+
+// killedWith is killedAt on a node that others have edited.
+func killedWith(t *testing.T, left time.Duration, documents string, edit func(*phasetest.Stage)) (s *phasetest.Stage, were, had map[string]string) {
+	t.Helper()
 	s = live(t)
+	edit(s)
 	were, had = files(t, s), configuration(t, s)
 	r := changeTo(t, s, documents)
 	r.Try = time.Minute
