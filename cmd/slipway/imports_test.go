@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 		"internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/trial": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/fault", "internal/host", "internal/kubeconfig",
+		"phases/addon", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/ownership", "internal/retry", "internal/ui",
 	},
 	"phases/reconfigure": {

@@ -4,6 +4,7 @@
 package addon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,49 +29,75 @@ const UnknownPlugins = "CoreDNSUnsupportedPlugins"
 // corefileBackup is the key of a migrated Corefile's original, as in kubeadm.
 const corefileBackup = "Corefile-backup"
 
+// coreDNSTitle names CoreDNS in messages, and its phase's condition.
+const coreDNSTitle = "CoreDNS"
+
+// coreDNSUpgrade is an upgrade of CoreDNS and its Corefile that has been worked out.
+type coreDNSUpgrade struct {
+	list     []cluster.Versions
+	from, to string // images
+	// data is the ConfigMap's in the cluster; nil if it doesn't exist. text is the next Corefile.
+	data map[string]string
+	text string
+	// kept says why both stay; nil if they don't. unknown are plugins that stay in the Corefile although nobody knows whether they still work.
+	kept, unknown error
+}
+
 // upgradeCoreDNS upgrades CoreDNS together with its Corefile. If the Corefile's needs are unknown, both stay: an old CoreDNS with
 // its Corefile works, a new CoreDNS that refuses it doesn't.
 func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
-	list, err := Versions(env, manifests.CoreDNS)
+	u, err := nextCoreDNS(ctx, env)
 	if err != nil {
 		return err
 	}
-	deployment, settings := FindVersions[*appsv1.Deployment](list), FindVersions[*corev1.ConfigMap](list)
-	live, upgraded, err := nextCoreDNS(ctx, env, deployment)
-	if err != nil {
-		return err
-	}
-	if live == nil {
+	if u == nil {
 		reportMissing(env, "Deployment kube-system/coredns", "addon coredns")
 		return nil
 	}
-	from, to := coreDNSImage(live), coreDNSImage(upgraded)
-	if err := coreDNSDowngrade(env, deployment, from, to); err != nil {
-		ui.WarnError(env.UI, errors.WithMessage(err, "keeping CoreDNS and its configuration as they are, with "+from))
+	if u.kept != nil {
+		reportCoreDNSKept(env, u)
 		return nil
 	}
-	if from != to {
-		env.UI.Printf("Upgrading CoreDNS to %s", to)
+	if u.from != u.to {
+		env.UI.Printf("Upgrading CoreDNS to %s", u.to)
 	}
-	if err := upgradeCorefile(ctx, env, settings, upgraded, from); err != nil {
-		unknown := (*unknownError)(nil)
-		if errors.As(err, &unknown) {
-			reportCoreDNSKept(env, from, to, unknown)
-			return nil
-		}
-		return err
+	if u.unknown != nil {
+		env.UI.Warnf("%v; it stays as it is", u.unknown)
 	}
-	return UpgradeObjects(ctx, env, "addon coredns", list)
+	if u.data != nil && u.text != u.data[manifests.CorefileKey] {
+		env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",
+			corefile.Version(u.to), corefileBackup, manifests.CorefileMap)
+	}
+	return UpgradeObjects(ctx, env, "addon coredns", u.list)
 }
 
-// nextCoreDNS returns CoreDNS's workload, and how its upgrade makes it; nil if the cluster has none.
-func nextCoreDNS(ctx context.Context, env *step.Env, deployment *cluster.Versions) (live, upgraded *appsv1.Deployment, err error) {
-	live = deployment.New.DeepCopyObject().(*appsv1.Deployment)
-	if found, err := env.Cluster.Get(ctx, live); err != nil || !found {
-		return nil, nil, err
+// nextCoreDNS works out CoreDNS's upgrade; nil if the cluster has none.
+func nextCoreDNS(ctx context.Context, env *step.Env) (*coreDNSUpgrade, error) {
+	list, err := Versions(env, manifests.CoreDNS)
+	if err != nil {
+		return nil, err
 	}
-	upgraded, err = mergedWith(live, *deployment)
-	return live, upgraded, err
+	deployment, settings := FindVersions[*appsv1.Deployment](list), FindVersions[*corev1.ConfigMap](list)
+	live, cm := deployment.New.DeepCopyObject().(*appsv1.Deployment), settings.New.DeepCopyObject().(*corev1.ConfigMap)
+	if found, err := env.Cluster.Get(ctx, live); err != nil || !found {
+		return nil, err
+	}
+	upgraded, err := mergedWith(env.Config, live, *deployment)
+	if err != nil {
+		return nil, err
+	}
+	u := &coreDNSUpgrade{list: list, from: coreDNSImage(live), to: coreDNSImage(upgraded)}
+	found, err := env.Cluster.Get(ctx, cm)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		u.data = cm.Data
+	}
+	if u.kept = coreDNSDowngrade(env, deployment, u.from, u.to); u.kept == nil {
+		u.kept = u.migrate(env, settings, upgraded)
+	}
+	return u, nil
 }
 
 // coreDNSDowngrade is an error if another image of CoreDNS has an older version, and nobody wants that.
@@ -81,26 +108,24 @@ func coreDNSDowngrade(env *step.Env, deployment *cluster.Versions, from, to stri
 	return downgrade(env.Config, corefile.Version(from), corefile.Version(to))
 }
 
-// RefuseNewerCoreDNS fails if a change of the configuration gives CoreDNS another image, but the phase would keep the cluster's, which is
-// newer.
-func RefuseNewerCoreDNS(ctx context.Context, env *step.Env) error {
+// RefuseKeptCoreDNS fails if a change of the configuration gives CoreDNS another image, but the phase would keep the cluster's: that's
+// newer, or nobody knows whether the next one accepts the Corefile.
+func RefuseKeptCoreDNS(ctx context.Context, env *step.Env) error {
 	n, before := env.Config, env.Config.Upgrade.Before
 	if n.Cluster.DNS.Disabled || before == nil || n.Image("coredns") == before.Image("coredns") {
 		return nil
 	}
-	list, err := Versions(env, manifests.CoreDNS)
-	if err != nil {
+	u, err := nextCoreDNS(ctx, env)
+	if err != nil || u == nil {
 		return err
 	}
-	deployment := FindVersions[*appsv1.Deployment](list)
-	live, upgraded, err := nextCoreDNS(ctx, env, deployment)
-	if err != nil || live == nil {
-		return err
+	if fault.Remedy(u.kept) != "" { // it's newer
+		_, tag := manifests.SplitImage(u.from)
+		return fault.WithRemedy(u.kept, "set dns.imageTag to "+tag+" in the same change, which keeps this version, or to the version that the cluster should have")
 	}
-	from := coreDNSImage(live)
-	_, tag := manifests.SplitImage(from)
-	return fault.WithRemedy(coreDNSDowngrade(env, deployment, from, coreDNSImage(upgraded)),
-		"set dns.imageTag to "+tag+" in the same change, which keeps this version, or to the version that the cluster should have")
+	return fault.WithRemedy(errors.WithMessagef(u.kept, "CoreDNS would stay as it is, with %s", u.from),
+		"leave CoreDNS's image out of the change; or check that "+u.to+" accepts the Corefile (its release notes are on https://coredns.io), change it if "+
+			"necessary, run `"+setImage(u.to)+"`, and then this command again")
 }
 
 // KeptCoreDNS says why an upgrade keeps CoreDNS's version from and its Corefile, instead of version to; nil if it doesn't.
@@ -141,40 +166,32 @@ func keepsPlugins(n *config.Node, err error) bool {
 	return errors.As(err, &plugins) && fault.Ignored(UnknownPlugins, n.IgnorePreflightErrors)
 }
 
-// unknownError says why a Corefile's needs are unknown.
-type unknownError struct{ error }
-
-// upgradeCorefile gives the new versions of the ConfigMap the Corefile CoreDNS needs. The replaced Corefile stays beside it,
-// under kubeadm's key. An *unknownError says why the needed Corefile is unknown.
-func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versions, upgraded *appsv1.Deployment, fromImage string) error {
-	live := settings.New.DeepCopyObject().(*corev1.ConfigMap)
-	found, err := env.Cluster.Get(ctx, live)
+// migrate gives the new versions of the ConfigMap the Corefile that CoreDNS needs. The replaced Corefile stays beside it, under
+// kubeadm's key. It returns an error if nobody knows the needed Corefile.
+func (u *coreDNSUpgrade) migrate(env *step.Env, settings *cluster.Versions, upgraded *appsv1.Deployment) (err error) {
+	from, to := corefile.Version(u.from), corefile.Version(u.to)
+	if from != to && !readsCorefile(upgraded) {
+		return errors.New("its Deployment does not read its Corefile from ConfigMap kube-system/" + manifests.CorefileMap)
+	}
+	if u.data == nil { // the Deployment waits for it
+		return nil
+	}
+	if u.text, err = newCorefile(u.data, settings, from, to); keepsPlugins(env.Config, err) {
+		u.unknown, err = err, nil
+	}
 	if err != nil {
 		return err
 	}
-	from, to := corefile.Version(fromImage), corefile.Version(coreDNSImage(upgraded))
-	if from != to && !readsCorefile(upgraded) {
-		return &unknownError{errors.New("its Deployment does not read its Corefile from ConfigMap kube-system/" + manifests.CorefileMap)}
-	}
-	if !found { // the Deployment waits for it
-		return nil
-	}
-	text, err := newCorefile(env, live, settings, from, to)
-	if err != nil {
-		return &unknownError{err}
-	}
-	is := live.Data[manifests.CorefileKey]
-	setCorefile(settings, is, text)
-	if text == is {
+	is := u.data[manifests.CorefileKey]
+	setCorefile(settings, is, u.text)
+	if u.text == is {
 		return nil
 	}
 	settings.New.(*corev1.ConfigMap).Data[corefileBackup] = is
 	settings.Plain.(*corev1.ConfigMap).Data[corefileBackup] = is
-	if backup, found := live.Data[corefileBackup]; found { // from an earlier migration, to be replaced
+	if backup, found := u.data[corefileBackup]; found { // from an earlier migration, to be replaced
 		settings.Old.(*corev1.ConfigMap).Data[corefileBackup] = backup
 	}
-	env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",
-		to, corefileBackup, manifests.CorefileMap)
 	return nil
 }
 
@@ -187,8 +204,8 @@ func setCorefile(settings *cluster.Versions, is, text string) {
 
 // newCorefile returns the cluster's Corefile for another version of CoreDNS. An earlier release's default becomes the new
 // release's, and a Corefile already migrated by an interrupted run stays.
-func newCorefile(env *step.Env, live *corev1.ConfigMap, settings *cluster.Versions, from, to string) (string, error) {
-	is, backup := live.Data[manifests.CorefileKey], live.Data[corefileBackup]
+func newCorefile(data map[string]string, settings *cluster.Versions, from, to string) (string, error) {
+	is, backup := data[manifests.CorefileKey], data[corefileBackup]
 	for _, version := range []cluster.Object{settings.New, settings.Old} {
 		if is == version.(*corev1.ConfigMap).Data[manifests.CorefileKey] {
 			return settings.New.(*corev1.ConfigMap).Data[manifests.CorefileKey], nil
@@ -197,12 +214,7 @@ func newCorefile(env *step.Env, live *corev1.ConfigMap, settings *cluster.Versio
 	if migrated, err := corefile.Migrate(backup, from, to); err == nil && backup != "" && migrated == is {
 		return is, nil
 	}
-	text, err := corefile.Migrate(is, from, to)
-	if keepsPlugins(env.Config, err) {
-		env.UI.Warnf("%v; it stays as it is", err)
-		return text, nil
-	}
-	return text, err
+	return corefile.Migrate(is, from, to)
 }
 
 func readsCorefile(d *appsv1.Deployment) bool {
@@ -212,11 +224,14 @@ func readsCorefile(d *appsv1.Deployment) bool {
 	})
 }
 
-func reportCoreDNSKept(env *step.Env, from, to string, unknown error) {
-	env.UI.Warn("keeping CoreDNS and its configuration as they are, with "+from+": "+unknown.Error(),
-		"check that "+to+" accepts the Corefile (its release notes are on https://coredns.io), change it if necessary, and run "+
-			"`kubectl -n kube-system set image deployment/coredns coredns="+to+"`; "+
-			"to stay with another version, set dns.imageTag in ConfigMap kube-system/kubeadm-config")
+func reportCoreDNSKept(env *step.Env, u *coreDNSUpgrade) {
+	ui.WarnError(env.UI, fault.WithRemedy(errors.WithMessage(u.kept, "keeping CoreDNS and its configuration as they are, with "+u.from),
+		cmp.Or(fault.Remedy(u.kept), "check that "+u.to+" accepts the Corefile (its release notes are on https://coredns.io), change it if necessary, and run "+
+			"`"+setImage(u.to)+"`; to stay with another version, set dns.imageTag in ConfigMap kube-system/kubeadm-config")))
+}
+
+func setImage(image string) string {
+	return "kubectl -n kube-system set image deployment/coredns coredns=" + image
 }
 
 // FindVersions returns the element whose objects have type T, or nil.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -198,5 +200,54 @@ func TestKeptCoreDNS(t *testing.T) {
 				fact.In(t, err.Error(), c.facts...)
 			}
 		})
+	}
+}
+
+func setDNS(t *testing.T, s *phasetest.AddonStage, image string) {
+	t.Helper()
+	d := s.Deployment(t)
+	d.Spec.Template.Spec.Containers[0].Image = image
+	s.Edited(t, d)
+}
+
+// TestCoreDNSBack: a migrated Corefile goes back with its keys, and with CoreDNS's image, unless somebody else has changed one of them.
+func TestCoreDNSBack(t *testing.T) {
+	const former = "registry.k8s.io/coredns/coredns:1.7.1"
+	for name, edit := range map[string]func(*testing.T, *phasetest.AddonStage){
+		"":             nil,
+		"the image":    func(t *testing.T, s *phasetest.AddonStage) { setDNS(t, s, "example.org/coredns:v1") },
+		"the Corefile": func(t *testing.T, s *phasetest.AddonStage) { s.Corefile(t, "    loop\n", "") },
+	} {
+		for _, backup := range []string{"", "an earlier one"} {
+			s := phasetest.NewAddonStage(t, "")
+			setDNS(t, s, former)
+			s.Corefile(t, "       ttl 30\n", "       ttl 30\n       transfer to 192.0.2.1\n")
+			before := phasetest.SystemConfigMap(t, s.Stage, "coredns")
+			if backup != "" {
+				before.Data[corefileBackup] = backup
+				s.Edited(t, before)
+			}
+			change, err := NextCoreDNS(t.Context(), s.Env)
+			phasetest.Fatal(t, err)
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
+			after := CoreDNS{coreDNSImage(s.Deployment(t)), phasetest.SystemConfigMap(t, s.Stage, "coredns").Data}
+			if diff := cmp.Diff(change.After, after); diff != "" {
+				t.Errorf("announced and made:\n%s", diff)
+			}
+			if edit != nil {
+				edit(t, s)
+			}
+			back := change.Back()
+			fits, err := back.Fits(t.Context(), s.Env)
+			phasetest.Fatal(t, err)
+			if fits != (edit == nil) {
+				t.Errorf("%q edited: fits %t", name, fits)
+			}
+			phasetest.Fatal(t, back.Make(t.Context(), s.Env))
+			got := CoreDNS{coreDNSImage(s.Deployment(t)), phasetest.SystemConfigMap(t, s.Stage, "coredns").Data}
+			if diff := cmp.Diff(CoreDNS{former, before.Data}, got); diff != "" {
+				t.Errorf("back:\n%s", diff)
+			}
+		}
 	}
 }

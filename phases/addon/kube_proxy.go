@@ -44,7 +44,7 @@ func upgradeKubeProxy(ctx context.Context, env *step.Env) error {
 		reportMissing(env, "DaemonSet kube-system/kube-proxy", "addon kube-proxy")
 		return nil
 	}
-	upgraded, err := mergedWith(live, *daemonSet)
+	upgraded, err := mergedWith(env.Config, live, *daemonSet)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func wouldChange(ctx context.Context, env *step.Env, v cluster.Versions) (bool, 
 	if err != nil || !found {
 		return false, err
 	}
-	return cluster.Merge(live, followImages(v, live))
+	return cluster.Merge(live, followImages(env.Config, v, live))
 }
 
 // lackingDefaults returns the fields, as NAME: VALUE, that the defaults set and the settings don't.

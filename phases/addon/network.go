@@ -188,7 +188,7 @@ func upgradeNetwork(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	upgraded, err := mergedWith(live, *FindVersions[*appsv1.DaemonSet](list))
+	upgraded, err := mergedWith(env.Config, live, *FindVersions[*appsv1.DaemonSet](list))
 	if err != nil {
 		return err
 	}

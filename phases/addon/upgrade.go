@@ -40,14 +40,14 @@ func Upgrade(when addonCondition) step.Phase {
 				Name:    "coredns",
 				Summary: "Upgrade CoreDNS",
 				Flags:   flags,
-				Run:     when("CoreDNS", upgradeCoreDNS),
+				Run:     when(coreDNSTitle, upgradeCoreDNS),
 				Skip:    dnsDisabled,
 			},
 			{
 				Name:    "kube-proxy",
 				Summary: "Upgrade kube-proxy",
 				Flags:   flags,
-				Run:     when("kube-proxy", upgradeKubeProxy),
+				Run:     when(manifests.KubeProxyName, upgradeKubeProxy),
 				Skip:    ProxyDisabled,
 			},
 			{
@@ -137,7 +137,7 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 	live := v.New.DeepCopyObject().(cluster.Object)
 	changed := false
 	found, err := env.Cluster.Update(ctx, live, func() (_ bool, err error) {
-		changed, err = cluster.Merge(live, followImages(v, live))
+		changed, err = cluster.Merge(live, followImages(env.Config, v, live))
 		return changed, err
 	})
 	switch {
@@ -169,28 +169,36 @@ func reportRollout(env *step.Env, workload cluster.Object) {
 }
 
 // mergedWith returns a workload as its upgrade makes it.
-func mergedWith[T cluster.Object](live T, v cluster.Versions) (T, error) {
+func mergedWith[T cluster.Object](n *config.Node, live T, v cluster.Versions) (T, error) {
 	upgraded := live.DeepCopyObject().(T)
-	_, err := cluster.Merge(upgraded, followImages(v, live))
+	_, err := cluster.Merge(upgraded, followImages(n, v, live))
 	return upgraded, err
 }
 
 // followImages returns versions of a workload in which its images count as an earlier run's, whatever their tags, if they come
-// from the same repository: tools and patch releases choose different tags. An image from another repository is an operator's.
-func followImages(v cluster.Versions, live cluster.Object) cluster.Versions {
+// from the same repository: tools and patch releases choose different tags. An image from another repository is an operator's, and so
+// is one with another tag if a change of the configuration leaves the image as it was.
+func followImages(n *config.Node, v cluster.Versions, live cluster.Object) cluster.Versions {
 	if podTemplate(live) == nil {
 		return v
 	}
 	v.Old = v.Old.DeepCopyObject().(cluster.Object)
-	older, there := &podTemplate(v.Old).Spec, &podTemplate(live).Spec
-	followContainers(older.InitContainers, there.InitContainers)
-	followContainers(older.Containers, there.Containers)
+	older, plain, there := &podTemplate(v.Old).Spec, &podTemplate(v.Plain).Spec, &podTemplate(live).Spec
+	if n.Upgrade.Before == nil {
+		plain = &corev1.PodSpec{}
+	}
+	followContainers(older.InitContainers, plain.InitContainers, there.InitContainers)
+	followContainers(older.Containers, plain.Containers, there.Containers)
 	return v
 }
 
-func followContainers(older, there []corev1.Container) {
+// followContainers leaves images alone that are the same in older and plain.
+func followContainers(older, plain, there []corev1.Container) {
 	for i := range older {
 		c := &older[i]
+		if manifests.ContainerImage(plain, c.Name) == c.Image {
+			continue
+		}
 		for _, l := range there {
 			if l.Name == c.Name && (sameRepository(l.Image, c.Image) || strings.HasPrefix(l.Image, config.DefaultImageRepository+"/")) {
 				c.Image = l.Image

@@ -42,9 +42,16 @@ func (r *Run) addonPhase() step.Phase {
 	return p
 }
 
-// changesAddon notes that the add-ons change before one does, which then is on trial.
+// changesAddon notes that the add-ons change before one does, which then is on trial. It leaves an add-on alone that the change doesn't
+// concern.
 func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return r.rollBackOnFailure(func(ctx context.Context, env *step.Env) error {
+		if r.record == nil { // nothing differs, and nothing would put an add-on back
+			return nil
+		}
+		if changed, err := addon.Changed(env, name); err != nil || !changed {
+			return err
+		}
 		read := []string{manifests.KubeadmConfigMap, manifests.KubeletConfigMap}
 		if name == manifests.KubeProxyName && r.Changes(config.KubeProxySource) {
 			read = append(read, manifests.KubeProxyConfigMap)
@@ -52,17 +59,17 @@ func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) 
 		if err := r.unchanged(ctx, env, read...); err != nil {
 			return err
 		}
-		if r.record == nil { // nothing would put it back
-			return change(ctx, env)
+		before, err := rolloutOf(ctx, env, name)
+		if err != nil {
+			return err
 		}
-		if !r.record.Addons {
-			r.record.Addons = true
-			if err := r.record.Set(env, trial.OnTrial); err != nil {
+		if before.isCoreDNS() {
+			if change, err = r.coreDNSChange(ctx, env, change); err != nil {
 				return err
 			}
 		}
-		before, err := rolloutOf(ctx, env, name)
-		if err != nil {
+		r.record.Addons = true
+		if err := r.record.Set(env, trial.OnTrial); err != nil {
 			return err
 		}
 		if err := change(ctx, env); err != nil {
@@ -98,6 +105,10 @@ func rolloutOf(ctx context.Context, env *step.Env, name string) (*rollout, error
 	o.template, o.selector = template.DeepCopy(), metav1.FormatLabelSelector(selector)
 	o.pods, err = env.Cluster.Pods(ctx, o.workload.GetNamespace(), o.selector)
 	return o, err
+}
+
+func (o *rollout) isCoreDNS() bool {
+	return o.workload.GetName() == manifests.CoreDNSName
 }
 
 func (o *rollout) spec() (*corev1.PodTemplateSpec, *metav1.LabelSelector) {

@@ -26,8 +26,10 @@ import (
 )
 
 // ofAddons changes CoreDNS and kube-proxy.
-const ofAddons = ofCluster + "dns: {imageRepository: example.org/next}\n---\n" +
-	"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhealthzBindAddress: 127.0.0.1:10256\n"
+const (
+	ofAddons    = ofCluster + "dns: {imageRepository: example.org/next}\n---\n" + ofKubeProxy
+	ofKubeProxy = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhealthzBindAddress: 127.0.0.1:10256\n"
+)
 
 // controllers is an API whose add-ons have Pods: kube-proxy here and on another node, CoreDNS on that alone.
 type controllers struct {

@@ -5,11 +5,8 @@ package reconfigure
 
 import (
 	"context"
-	"io/fs"
+	"strings"
 
-	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
@@ -34,7 +31,8 @@ func question(env *step.Env, name, asks string, find func(context.Context, *step
 }
 
 func (r *Run) controlPlaneChecks(env *step.Env) []preflight.Check {
-	return append(clusterChecks(env), r.quotaQuestion(env), r.etcdTag(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+	return append(clusterChecks(env), r.quotaQuestion(env), r.etcdTag(env), question(env, node.EncryptionFileCheck, "the API server finds the file with the encryption keys", encryptionFile),
+		r.upgradeQuestion(env),
 		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
 		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings), node.NewPatchedImagesCheck(env))
 }
@@ -71,45 +69,41 @@ func clusterChecks(env *step.Env) []preflight.Check {
 	}
 }
 
-// newerCoreDNS finds that the change would leave CoreDNS as it is.
-func newerCoreDNS(ctx context.Context, env *step.Env) []fault.Finding {
-	err := addon.RefuseNewerCoreDNS(ctx, env)
-	if err == nil {
-		return nil
-	}
-	f := fault.Of(err)
-	f.Name = coreDNSCheck
-	return []fault.Finding{f}
-}
-
-const coreDNSCheck = "NewerCoreDNS"
-
-const encryptionCheck = "EncryptionFile"
-
-// encryptionFile finds that this control plane hasn't taken part in the encryption yet: its API server would not start.
 func encryptionFile(_ context.Context, env *step.Env) []fault.Finding {
-	if env.Config.Cluster.EncryptedBy() != config.EncryptionFile {
-		return nil
-	}
-	_, err := env.Host.Stat(config.EncryptionFile)
-	switch {
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return []fault.Finding{fault.Of(err)}
-	}
-	return []fault.Finding{fault.NewFinding(encryptionCheck, fault.Error, "run `slipway encryption enable` on this control plane, which writes the file, and then this command again",
-		"the cluster's API servers read their encryption keys from %s, which is not on this host", config.EncryptionFile)}
+	return node.LacksEncryptionFile(env)
 }
 
 const upgradeCheck = "UnfinishedUpgrade"
 
-// unfinishedUpgrade finds another version than the configuration's on this control plane: the change would end up there.
-func unfinishedUpgrade(_ context.Context, env *step.Env) []fault.Finding {
+// unfinishedUpgrade finds another version than the configuration's on this control plane: the change would end up there. It also finds
+// others that an upgrade hasn't reached yet, if add-ons change: with the change, these would get the next version.
+func (r *Run) unfinishedUpgrade(ctx context.Context, env *step.Env) []fault.Finding {
 	runs, wanted := node.RunningVersion(env), env.Config.Cluster.KubernetesVersion
-	if runs == wanted {
+	if runs != wanted {
+		return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade: `slipway upgrade apply` or, if another control plane was upgraded first, `slipway upgrade node`",
+			"this control plane's API server is %s, and the cluster's configuration says %s", runs, wanted)}
+	}
+	if len(r.Fields) == 0 {
 		return nil
 	}
-	return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade: `slipway upgrade apply` or, if another control plane was upgraded first, `slipway upgrade node`",
-		"this control plane's API server is %s, and the cluster's configuration says %s", runs, wanted)}
+	changed, err := addon.AnyChanged(env)
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	if !changed {
+		return nil
+	}
+	behind, err := addon.ControlPlanesBehind(ctx, env)
+	switch {
+	case err != nil:
+		return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Unasked, fault.Remedy(err), "%v", err)}
+	case len(behind) == 0:
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade first, with `slipway upgrade node` on each of them",
+		"the change concerns add-ons, which stay as they are until all control planes have %s; not upgraded yet: %s", wanted, strings.Join(behind, ", "))}
+}
+
+func (r *Run) upgradeQuestion(env *step.Env) preflight.Check {
+	return question(env, upgradeCheck, "no upgrade of the control planes is unfinished", r.unfinishedUpgrade)
 }

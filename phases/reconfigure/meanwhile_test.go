@@ -27,7 +27,7 @@ import (
 )
 
 // ofProxy changes kube-proxy's settings, and the kubelet's.
-const ofProxy = ofKubelet + "maxPods: 55\n---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhealthzBindAddress: 127.0.0.1:10256\n"
+const ofProxy = ofKubelet + "maxPods: 55\n---\n" + ofKubeProxy
 
 // TestLabelledMeanwhile: a label or an annotation that somebody adds before a step or during the trial doesn't keep the change from
 // being stored.
@@ -190,7 +190,7 @@ func TestEncryptionFirst(t *testing.T) {
 	storedElsewhere(t, s.API, "kubeadm-config", "ClusterConfiguration", "apiServer:\n  extraArgs: [{name: "+manifests.EncryptionFlag+", value: "+config.EncryptionFile+
 		"}]\n  extraVolumes: [{name: encryption, hostPath: "+dir+", mountPath: "+dir+", readOnly: true, pathType: DirectoryOrCreate}]\n")
 	before := s.Get(t, apiServer)
-	fact.Error(t, toStored(t, s), encryptionCheck, config.EncryptionFile, "`slipway encryption enable`")
+	fact.Error(t, toStored(t, s), node.EncryptionFileCheck, config.EncryptionFile, "`slipway encryption enable`")
 	if s.Get(t, apiServer) != before {
 		t.Error("the static Pod has changed")
 	}

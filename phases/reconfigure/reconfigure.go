@@ -11,6 +11,7 @@
 //   - this_node.go, node.go: the phases on this control plane, and on other nodes
 //   - checks.go, pending.go, hashes.go: findings before a change, and files that changed since they were read
 //   - etcd_quota.go, kubelet_overrides.go, kubelet_certificates.go: findings about single settings
+//   - addons.go, coredns.go: CoreDNS and kube-proxy on trial, and CoreDNS's way back
 //   - endpoint.go, endpoint_checks.go, names.go, cluster_info.go: another controlPlaneEndpoint
 //   - profile_files.go: files of a hardening profile
 //   - store.go: the ConfigMaps, compared with the texts that were read

@@ -197,7 +197,7 @@ func TestPutsBack(t *testing.T) {
 			s := live(t)
 			before, configuration := files(t, s), stored(t, s, "kubeadm-config", "ClusterConfiguration")
 			breaks(t, s)
-			err := run(t, s)
+			err := step.Run(t.Context(), s.Env, changeTo(t, s, everything+"---\n"+ofKubeProxy).Phases(), step.Options{})
 			if back := (*node.RolledBackError)(nil); !errors.Is(err, refused) || !errors.As(err, &back) {
 				t.Errorf("%v", err)
 			}

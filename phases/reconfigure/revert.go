@@ -130,7 +130,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Taking back %s", nameOf(r.Reverts))
 	var checks []preflight.Check
 	if env.Config.ControlPlane {
-		checks = append(append(clusterChecks(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
+		checks = append(append(clusterChecks(env), r.quotaQuestion(env), r.upgradeQuestion(env), r.coreDNSQuestion(env)), r.endpointChecks(env)...)
 	}
 	return check(ctx, env, append(checks, r.overridesQuestion(env), question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }

@@ -180,7 +180,7 @@ func rollBackAddons(ctx context.Context, env *step.Env, record *trial.Record) er
 	}
 	back := *env
 	back.Config = change.Node
-	for _, p := range addon.Upgrade(addon.Always).Children[:2] {
+	for _, p := range addon.Upgrade(wayBack(record)).Children[:2] {
 		if p.Skip != nil && p.Skip(&back) != "" {
 			continue
 		}

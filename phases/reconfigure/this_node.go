@@ -43,7 +43,7 @@ func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 		env.UI.Printf("The cluster has this configuration already")
 	}
 	checks := append(r.controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env), r.overridesQuestion(env),
-		question(env, coreDNSCheck, "CoreDNS gets its next image", newerCoreDNS))
+		r.coreDNSQuestion(env))
 	return check(ctx, env, append(checks, r.endpointChecks(env)...))
 }
 

@@ -117,7 +117,14 @@ func killed(t *testing.T, left time.Duration) (s *phasetest.Stage, were, had map
 
 func killedAt(t *testing.T, left time.Duration, documents string) (s *phasetest.Stage, were, had map[string]string) {
 	t.Helper()
+	return killedWith(t, left, documents, func(*phasetest.Stage) {})
+}
+
+// killedWith is killedAt on a node that others have edited.
+func killedWith(t *testing.T, left time.Duration, documents string, edit func(*phasetest.Stage)) (s *phasetest.Stage, were, had map[string]string) {
+	t.Helper()
 	s = live(t)
+	edit(s)
 	were, had = files(t, s), configuration(t, s)
 	r := changeTo(t, s, documents)
 	r.Try = time.Minute
@@ -207,7 +214,7 @@ func TestHangup(t *testing.T) {
 
 // TestBackWithoutAPI: while only the add-ons have to go back, and the API is away, nothing restarts again.
 func TestBackWithoutAPI(t *testing.T) {
-	s, were, had := killed(t, time.Nanosecond)
+	s, were, had := killedAt(t, time.Nanosecond, ofProxy)
 	away := true
 	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away }}
 	s.Config.Timeouts.KubernetesAPICall = time.Second

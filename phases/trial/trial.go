@@ -29,6 +29,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -58,6 +59,8 @@ type Record struct {
 	ConfigMaps []ConfigMap `json:"configMaps,omitempty"`
 	// Addons is set before the add-ons change.
 	Addons bool `json:"addons,omitempty"`
+	// CoreDNS is what becomes of CoreDNS; nil if the change doesn't concern it, or the cluster has none, and in earlier releases' records.
+	CoreDNS *addon.CoreDNSChange `json:"coreDNS,omitempty"`
 	// FilesRestored is set once the files are back for good, and only add-ons are left.
 	FilesRestored bool `json:"filesBack,omitempty"`
 	// RevertOf is when the change began that this one takes back; nil for any other.

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -94,4 +95,44 @@ func TestPlanOverTwoReleases(t *testing.T) {
 		t.Fatalf("found %v", report)
 	}
 	fact.In(t, report[fault.Warning][i].Message, image, "kube-apiserver:v1.36.4")
+}
+
+// TestEncryptionFile: a control plane that lacks the keys, which its next API server has to read, is found by `apply`, `node` and `plan`.
+func TestEncryptionFile(t *testing.T) {
+	found := func(s *phasetest.Stage, checks []preflight.Check) (list []fault.Finding) {
+		for _, c := range checks {
+			if c.Name == node.EncryptionFileCheck {
+				list = append(list, c.Run(t.Context(), s.Host)...)
+			}
+		}
+		return list
+	}
+	s := phasetest.PlaneToUpgrade(t)
+	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...)
+	equipped{s.FakeHost, "none", 50 << 30}.set()
+	s.Cluster, s.Etcd = away{s.API}, alarmed{s.Etcd}
+	s.HasKubelet(t, "v1.37.2")
+	state := &upgrading.State{Nodes: []upgrading.NodeVersions{{Name: "cp-1", ControlPlane: true}}}
+	want := phasetest.FoundAs{Name: "error " + node.EncryptionFileCheck, Facts: []string{config.EncryptionFile}}
+	for _, encrypted := range []bool{false, true} {
+		if encrypted {
+			s.Config.Cluster.APIServer.ExtraArgs, s.Config.Cluster.APIServer.ExtraVolumes = s.Config.Cluster.WithEncryptionFile()
+		}
+		for _, first := range []bool{true, false} {
+			s.Config.Upgrade.First = first
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), inventoryTimeout)
+				defer cancel()
+				for _, checks := range [][]preflight.Check{upgradeBreakages(t.Context(), s.Env), PlanQuestions(ctx, s.Env, s.Env, state, &inventory.Inventory{})} {
+					if encrypted {
+						phasetest.CheckFindings(t, found(s, checks), want)
+					} else {
+						phasetest.CheckFindings(t, found(s, checks))
+					}
+				}
+			})
+		}
+	}
+	s.Put(t, config.EncryptionFile, "kind: EncryptionConfiguration\n")
+	phasetest.CheckFindings(t, node.LacksEncryptionFile(s.Env))
 }
