@@ -120,7 +120,7 @@ func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 	if len(left) > 0 {
 		return r.refuseFor(left, seen)
 	}
-	r.logs = r.compare(alive, seen.health)
+	r.logs, r.answering = r.compare(alive, seen.health), labels(alive)
 	return nil
 }
 

@@ -59,8 +59,8 @@ type Recovery struct {
 	// others are the other members. None of them answered when they were asked, except members that are given up.
 	others []etcd.Member
 	asked  time.Time
-	// logs is what the members that are given up say about their logs.
-	logs string
+	// logs is what the members that are given up say about their logs, answering the members that do.
+	logs, answering string
 }
 
 // New reads this host's data, asks the other members, and fails unless etcd has lost its quorum and nobody answers. It changes
@@ -158,7 +158,12 @@ func (r *Recovery) Summary() string {
 		text += "\n" + r.decision()
 	}
 	if r.end.corrupt {
-		text += "\netcd has the alarm CORRUPT, so this host's keys may be the damaged ones: check the cluster's objects afterwards. The alarm ends, because a single member cannot differ from others."
+		text += "\netcd has the alarm CORRUPT, so this host's keys may be damaged: check the cluster's objects afterwards. " +
+			"The alarm ends, because a single member cannot differ from others."
+	}
+	if r.answering != "" {
+		return text + "\nCOMPARE THE LOGS FIRST, by term and entry: `slipway etcd recover --dry-run` on the hosts of " + r.answering +
+			", and of any other member whose disk survives."
 	}
 	return text + "\nIf another host's disk survives, compare its log first: `slipway etcd recover --dry-run` there."
 }
@@ -194,7 +199,7 @@ func (r *Recovery) recheck(ctx context.Context, env *step.Env) error {
 	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
-	now.others, now.asked, now.logs, now.journal.Others = r.others, r.asked, r.logs, r.journal.Others
+	now.others, now.asked, now.logs, now.answering, now.journal.Others = r.others, r.asked, r.logs, r.answering, r.journal.Others
 	now.end.corrupt = now.end.corrupt || r.end.corrupt
 	if !now.made && env.Host.Now().Sub(r.asked) > justNow {
 		err = now.askMembers(ctx, env)

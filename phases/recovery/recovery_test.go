@@ -180,6 +180,8 @@ func TestSummaryOfAbandoned(t *testing.T) {
 	phasetest.Fatal(t, err)
 	for range 2 {
 		fact.In(t, r.Summary(), "entry 8", "cp-3", "99", "cp-4", "5")
+		lines := strings.Split(r.Summary(), "\n")
+		fact.In(t, lines[len(lines)-1], "cp-3, cp-4", "`slipway etcd recover --dry-run`")
 		phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
 	}
 }
