@@ -21,7 +21,8 @@ const slowMemberDelay = 300 * time.Millisecond
 
 // ofOneCluster returns the clients of one cluster's members. After `etcd recover` or a restore, members of the former cluster may be
 // back: whatever they're asked to do is lost, and what they say isn't so any more. This host's member decides or, if it doesn't
-// answer, its data. Without either, nobody knows which of several clusters is meant.
+// answer, its data; then a member that hasn't said which cluster it belongs to isn't asked either. Without both, nobody knows which of
+// several clusters is meant.
 func (r *Real) ofOneCluster(ctx context.Context, all clients) (clients, error) {
 	if len(all) < 2 {
 		return all, nil
@@ -39,7 +40,8 @@ func (r *Real) ofOneCluster(ctx context.Context, all clients) (clients, error) {
 	} else if unread != nil {
 		return nil, unread
 	}
-	if wanted == 0 && len(known) == 1 { // this host has no etcd, or it hasn't started yet
+	decided := wanted != 0
+	if !decided && len(known) == 1 { // this host has no etcd, or it hasn't started yet
 		wanted = known[0]
 	}
 	var ours, foreign clients
@@ -52,10 +54,13 @@ func (r *Real) ofOneCluster(ctx context.Context, all clients) (clients, error) {
 			foreign = append(foreign, c)
 		}
 	}
-	if len(foreign) == 0 {
-		return all, nil
+	switch {
+	case len(foreign) > 0:
+		return ours, r.leaveOut(foreign, len(ours) > 0, wanted)
+	case decided:
+		return ours, nil
 	}
-	return ours, r.leaveOut(foreign, len(ours) > 0, wanted)
+	return all, nil
 }
 
 // own returns the positions of this host's clients.

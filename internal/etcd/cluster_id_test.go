@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
@@ -85,6 +88,49 @@ func TestOwnMemberIsSilent(t *testing.T) {
 			}
 			if err != nil || joined != nil {
 				t.Errorf("%v, %v", err, joined)
+			}
+		})
+	}
+}
+
+// TestSlowFormerMembers: once this host's member, or its data, has decided, a member that hasn't said in time which cluster it belongs to
+// isn't asked, even if nobody else works.
+func TestSlowFormerMembers(t *testing.T) {
+	for name, stored := range map[string]bool{"this host's member answers": false, "its data": true} {
+		t.Run(name, func(t *testing.T) {
+			ours, former := voters("a"), voters("a", "b")
+			ours.cluster, former.cluster = 1, 2
+			r := ours.serve(t, 4*slowMemberDelay)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			former.tls = ours.tls
+			url := former.listen(t, listener, former)
+			own := ours.url
+			if stored { // another member of the cluster is up
+				own = gone(t)
+			}
+			r.options.Endpoints = func(context.Context) ([]string, error) { return []string{url, ours.url, own}, nil }
+			r.options.Own = func(context.Context) ([]string, error) { return []string{own}, nil }
+			r.options.OwnCluster = func() (uint64, error) { return 1, nil }
+			former.before = func(call string) error {
+				if call == "status" {
+					time.Sleep(2 * slowMemberDelay)
+				}
+				return nil
+			}
+			ours.before = func(call string) error {
+				if call == "list" {
+					return status.Error(codes.Unavailable, "no leader")
+				}
+				return nil
+			}
+			if _, err := r.Leave(t.Context(), peer("b")); err == nil {
+				t.Error("no error")
+			}
+			if slices.Contains(former.calls, "list") || len(former.members) != 2 {
+				t.Errorf("the former cluster was asked: %q", former.calls)
 			}
 		})
 	}

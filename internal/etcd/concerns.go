@@ -84,7 +84,18 @@ func corrupt(all []Health, m Health) *fault.Finding {
 	if !raised(all, m, "CORRUPT") {
 		return nil
 	}
-	return CorruptFinding("it has the alarm CORRUPT: its keys differ from the other members', so all refuse requests")
+	return corruptAmong(all, "it has the alarm CORRUPT: its keys differ from the other members', so all refuse requests")
+}
+
+// corruptAmong is the concern that the alarm CORRUPT stands. A single voter can't be replaced by the others: a reset would remove the
+// cluster's only data.
+func corruptAmong(all []Health, message string) *fault.Finding {
+	f := CorruptFinding(message)
+	if voters, _ := CountVoters(all); voters == 1 {
+		f.Remedy = "disarm the alarm (`etcdctl alarm disarm`), which etcd obeys at once: there is no other voter to compare with or to copy from, " +
+			"so do not reset this one; then check the cluster's objects, and restore a snapshot if they are damaged (`slipway etcd restore`)"
+	}
+	return f
 }
 
 // CorruptFinding is the concern that members don't have the same keys.
@@ -126,7 +137,7 @@ func formerAlarms(all []Health) (found []fault.Finding) {
 		}
 		f := &fault.Finding{Name: NoSpace, Message: "a former member has left the alarm NOSPACE behind, so etcd accepts no writes", Remedy: FullRemedy}
 		if kind == "CORRUPT" {
-			f = CorruptFinding("a former member has left the alarm CORRUPT behind, so all members refuse requests")
+			f = corruptAmong(all, "a former member has left the alarm CORRUPT behind, so all members refuse requests")
 		}
 		f.Severity, f.Subject = fault.Broken, "etcd"
 		found = append(found, *f)

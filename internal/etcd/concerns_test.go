@@ -107,6 +107,20 @@ func TestCorruptRemedy(t *testing.T) {
 	}
 }
 
+// TestCorruptAlone: the reset of a single voter would remove the cluster's only data.
+func TestCorruptAlone(t *testing.T) {
+	for _, of := range []uint64{1, 9} { // its own, and a former member's
+		all := three()[:1]
+		all[0].Status.Alarms = []Alarm{{of, "CORRUPT"}}
+		found := Concerns(all)
+		if len(found) != 1 || found[0].Name != Corrupt {
+			t.Fatalf("found %v", found)
+		}
+		fact.In(t, found[0].Remedy, "`etcdctl alarm disarm`")
+		fact.NotIn(t, found[0].Remedy, "slipway reset")
+	}
+}
+
 // TestHashKV asks each member for the same revision.
 func TestHashKV(t *testing.T) {
 	f, r := led(t, "a", "b", "c")

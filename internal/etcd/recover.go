@@ -20,6 +20,8 @@ type Survivor struct {
 	*Log
 	// Applied is the last entry in the database, of AppliedTerm.
 	Applied, AppliedTerm uint64
+	// Alarms are the kinds of alarms in the database, in order.
+	Alarms []string
 
 	database *os.File
 	keep     bool
@@ -29,7 +31,7 @@ type Survivor struct {
 // as committed; otherwise they're dropped. The error is ErrOpen while an etcd has the database open.
 func ReadSurvivor(database *os.File, log []*os.File, keep bool) (*Survivor, error) {
 	s := &Survivor{database: database, keep: keep}
-	err := readDatabase(database, func(tx *bbolt.Tx) error {
+	err := readDatabase(database, func(tx *bbolt.Tx) (err error) {
 		meta := tx.Bucket(metaBucket)
 		if meta == nil {
 			return errors.Errorf("it has no bucket %q", metaBucket)
@@ -39,7 +41,8 @@ func ReadSurvivor(database *os.File, log []*os.File, keep bool) (*Survivor, erro
 			return errors.New("it does not say which entry of the log is its last")
 		}
 		s.Applied, s.AppliedTerm = binary.BigEndian.Uint64(index), binary.BigEndian.Uint64(term)
-		return nil
+		s.Alarms, err = storedAlarms(tx)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -221,7 +221,8 @@ func TestSurvivor(t *testing.T) {
 	// Up to 4 in the database, up to 6 committed.
 	log := openLog(t, writtenLog(t, func(w *wal.WAL) error {
 		return w.Save(state(7, 6), append(puts(t, 2, 1, 6), entry(t, 7, 3, nil),
-			entry(t, 8, 3, &pb.InternalRaftRequest{ClusterMemberAttrSet: &membershippb.ClusterMemberAttrSetRequest{Member_ID: 1}}), put(t, 9, 3), put(t, 10, 3)))
+			entry(t, 8, 3, &pb.InternalRaftRequest{ClusterMemberAttrSet: &membershippb.ClusterMemberAttrSetRequest{Member_ID: 1}}), put(t, 9, 3), put(t, 10, 3),
+			entry(t, 11, 3, &pb.InternalRaftRequest{Alarm: &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 1, Alarm: pb.AlarmType_CORRUPT}})))
 	}))
 	for _, test := range []struct {
 		keep    bool
@@ -229,11 +230,11 @@ func TestSurvivor(t *testing.T) {
 		pending int
 		want    []uint64 // entries to replay, 0 for an empty one
 	}{
-		{true, 4, 4, []uint64{5, 6, 0, 0, 9, 10}},
+		{true, 4, 4, []uint64{5, 6, 0, 0, 9, 10, 0}},
 		{false, 4, 2, []uint64{5, 6}},
 		{false, 6, 0, nil},
-		{true, 9, 1, []uint64{10}},
-		{true, 10, 0, nil},
+		{true, 9, 1, []uint64{10, 0}},
+		{true, 10, 0, []uint64{0}},
 		{false, 12, 0, nil}, // etcd knew more about its commits than it had written
 	} {
 		t.Run(fmt.Sprint(test.keep, test.applied), func(t *testing.T) {

@@ -56,7 +56,7 @@ const firstIndex, firstTerm = 1, 1
 // flags --initial-*. dir is empty, and will become the directory `member` in etcd's data directory. IDs are random, so that
 // running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
-// Keys, leases, users and alarms come from the snapshot; alarms become the new member's. The new revision is RevisionBump above the
+// Keys, leases, users and alarms come from the snapshot; alarms become the new member's, except CORRUPT, which ends. The new revision is RevisionBump above the
 // newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0. It's at least the present
 // time in microseconds, and etcd can't write a million times a second. So even if the same or an older snapshot is restored again, and
 // nobody knows the last revision, no revision is given out twice, as long as clocks are right and RevisionBump microseconds (17
@@ -155,7 +155,8 @@ func replaceMembers(tx *bbolt.Tx, m storedMember) error {
 	return tx.Bucket(metaBucket).Put(confStateKey, voters)
 }
 
-// replaceAlarms makes all alarms m's: etcd obeys those of former members, too, and nobody else could see why.
+// replaceAlarms makes all alarms m's: etcd obeys those of former members, too, and nobody else could see why. CORRUPT ends: it says
+// that members' keys differ, and m is the only member. With it, etcd would refuse all writes, and never become ready.
 func replaceAlarms(tx *bbolt.Tx, m storedMember) error {
 	bucket := tx.Bucket(alarmBucket)
 	if bucket == nil {
@@ -165,7 +166,9 @@ func replaceAlarms(tx *bbolt.Tx, m storedMember) error {
 	err := bucket.ForEach(func(key, _ []byte) error {
 		var alarm pb.AlarmMember
 		err := proto.Unmarshal(key, &alarm)
-		kinds[alarm.GetAlarm()] = true
+		if alarm.GetAlarm() != pb.AlarmType_CORRUPT {
+			kinds[alarm.GetAlarm()] = true
+		}
 		return errors.Wrapf(err, "bucket %s", alarmBucket)
 	})
 	if err == nil {

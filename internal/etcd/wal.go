@@ -139,9 +139,11 @@ func (l *Log) changes(after, last uint64) (count int) {
 	return count
 }
 
-// changesKeys reports whether an entry is a client's change. The others concern members, or are empty, as a new leader's first.
+// changesKeys reports whether an entry is a client's change. The others concern members, also by their alarm CORRUPT, or are empty,
+// as a new leader's first.
 func changesKeys(e *raftpb.Entry) bool {
 	var request pb.InternalRaftRequest
 	return e.GetType() == raftpb.EntryNormal && len(e.GetData()) > 0 && proto.Unmarshal(e.GetData(), &request) == nil &&
-		request.GetClusterMemberAttrSet() == nil && request.GetClusterVersionSet() == nil && request.GetDowngradeInfoSet() == nil
+		request.GetClusterMemberAttrSet() == nil && request.GetClusterVersionSet() == nil && request.GetDowngradeInfoSet() == nil &&
+		request.GetAlarm().GetAlarm() != pb.AlarmType_CORRUPT
 }

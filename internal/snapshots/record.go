@@ -65,7 +65,7 @@ type Record struct {
 	// ClusterUID is the UID of Namespace kube-system, which a cluster keeps as long as it lives, restores included. It's empty if the
 	// database doesn't have it.
 	ClusterUID string `json:"clusterUID,omitempty"`
-	// Alarms are the raised alarms of etcd, such as NOSPACE: a restore restores them, too.
+	// Alarms are the raised alarms of etcd, such as NOSPACE: a restore restores them, too, except CORRUPT.
 	Alarms []string `json:"alarms,omitempty"`
 
 	// Kubernetes is the version of the host's API server, Etcd the member's. Storage is the oldest etcd for the data, such as 3.6.0:

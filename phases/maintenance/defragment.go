@@ -55,9 +55,9 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	if etcd.HasAlarm(all, "NOSPACE") {
 		return clearNoSpaceAlarm(ctx, env, all)
 	}
-	due := slices.DeleteFunc(all, func(m etcd.Health) bool { return !d.All && !isWorthDefragmenting(m.Status) })
+	due := votersOf(env, slices.DeleteFunc(all, func(m etcd.Health) bool { return !d.All && !isWorthDefragmenting(m.Status) }))
 	if len(due) == 0 {
-		env.UI.Nextf("No member of etcd has so much free space that defragmenting pays (%d %%, and %d MiB)", minFreePercent, minFreeBytes>>20)
+		env.UI.Nextf("No voter of etcd has so much free space that defragmenting pays (%d %%, and %d MiB)", minFreePercent, minFreeBytes>>20)
 		return nil
 	}
 	mine, err := node.AcquireLeaseIfReachable(ctx, env, node.ForDefragmentation)
@@ -68,15 +68,44 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	return mine.Release(ctx, env, err)
 }
 
+// votersOf leaves out learners, with a warning: they answer hardly any request, so nobody can have them rewrite their databases.
+func votersOf(env *step.Env, all []etcd.Health) []etcd.Health {
+	return slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool {
+		if m.Learner {
+			env.UI.Warn(fmt.Sprintf("member %s is left out, because it is a learner, and etcd rewrites only voters' databases", m.Label()),
+				"run this again once it has its vote: finish the join on its host (the same command)")
+		}
+		return m.Learner
+	})
+}
+
+// refuseFullLearner fails if a learner is as full as the voters. Nobody can rewrite its database, so after the next write, it would
+// raise the alarm again.
+func refuseFullLearner(env *step.Env, all []etcd.Health) error {
+	for _, m := range all {
+		if m.Learner && isFull(env, m.Status) {
+			return fault.New(fmt.Sprintf("member %s is a learner, whose database can't be rewritten, and has %s of its quota of %s: it would raise the alarm NOSPACE again",
+				m.Label(), size(m.Status.Size), size(quotaOf(env, m.Status))),
+				"unless its join is about to give it its vote, remove it (`slipway etcd member remove "+m.IDText()+"`), and run this again; "+
+					"then run `slipway reset` on its host, and join it again")
+		}
+	}
+	return nil
+}
+
 // clearNoSpaceAlarm makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd
 // refuses writes; if another control plane restarts its member, the next look at the members' health ends the run.
 func clearNoSpaceAlarm(ctx context.Context, env *step.Env, all []etcd.Health) error {
-	revision := etcd.CommonRevision(all)
+	if err := refuseFullLearner(env, all); err != nil {
+		return err
+	}
+	voters := votersOf(env, all)
+	revision := etcd.CommonRevision(voters)
 	env.UI.Printf("Discarding the history of all keys up to revision %d", revision)
 	if err := env.Etcd.Compact(ctx, revision); err != nil {
 		return err
 	}
-	if err := defragment(ctx, env, all); err != nil {
+	if err := defragment(ctx, env, voters); err != nil {
 		return err
 	}
 	all, err := awaitFullHealth(ctx, env)
@@ -84,7 +113,7 @@ func clearNoSpaceAlarm(ctx context.Context, env *step.Env, all []etcd.Health) er
 		return err
 	}
 	for _, m := range all {
-		if s, quota := m.Status, quotaOf(env, m.Status); s.Size >= quota/100*fullAgain {
+		if s, quota := m.Status, quotaOf(env, m.Status); !m.Learner && isFull(env, s) {
 			return fault.New(fmt.Sprintf("the database of member %s still has %s of its quota of %s, without any history or free space: the alarm NOSPACE stays",
 				m.Label(), size(s.Size), size(quota)),
 				"delete objects that nobody needs (etcd accepts that, unless they have finalizers or a grace period), and run this again; or set a larger --quota-backend-bytes "+
@@ -115,6 +144,8 @@ func quotaOf(env *step.Env, s etcd.Status) int64 {
 
 // fullAgain is the percentage of its quota from which a database would soon be full again.
 const fullAgain = 95
+
+func isFull(env *step.Env, s etcd.Status) bool { return s.Size >= quotaOf(env, s)/100*fullAgain }
 
 // defragment rewrites the databases of due members one after another, the leader's last.
 func defragment(ctx context.Context, env *step.Env, due []etcd.Health) error {
@@ -167,9 +198,6 @@ func defragmentOne(ctx context.Context, env *step.Env, m etcd.Health) error {
 	}
 	if err := env.Etcd.Defragment(ctx, m.PeerURL); err != nil {
 		return etcd.WithHealth(ctx, env.Etcd, err)
-	}
-	if m.Learner { // it has no vote, so nobody waits for it
-		return nil
 	}
 	return env.Etcd.CaughtUp(ctx, m.PeerURL)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -92,10 +93,11 @@ func (m *members) Defragment(_ context.Context, peerURL string) error {
 		return errors.Errorf("%s may not work yet", m.rewritten)
 	}
 	h, err := m.do("defragment", peerURL)
+	if err == nil && h.Learner {
+		return errors.New("etcdserver: rpc not supported for learner")
+	}
 	if err == nil {
 		h.Status.Size = h.Status.InUse
-	}
-	if err == nil && !h.Learner {
 		m.rewritten = peerURL
 	}
 	return err
@@ -235,6 +237,7 @@ func TestRemovalOfReplaced(t *testing.T) {
 
 func TestDefragmentation(t *testing.T) {
 	inOrder := []string{"defragment cp-1", "defragment cp-3", "lead cp-1", "defragment cp-2"}
+	withoutLearner := []string{"defragment cp-1", "lead cp-1", "defragment cp-2"}
 	full := func(m *members) {
 		for i := range m.all {
 			m.all[i].Status.Size, m.all[i].Status.InUse, m.all[i].Status.Alarms = 2*gib, 2*gib, []etcd.Alarm{{Member: 0xa3, Kind: "NOSPACE"}}
@@ -269,8 +272,11 @@ func TestDefragmentation(t *testing.T) {
 			m.all = m.all[:1]
 			m.all[0].Status.Leader = 0xa1
 		}, []string{"defragment cp-1"}, nil},
-		"a learner": {false, func(m *members, _ *phasetest.Stage) { m.all[2].Learner = true },
-			[]string{"defragment cp-1", "defragment cp-3", "lead cp-1", "defragment cp-2"}, nil},
+		"a learner": {false, func(m *members, _ *phasetest.Stage) { m.all[2].Learner = true }, withoutLearner, nil},
+		"a learner alone has free space": {false, func(m *members, _ *phasetest.Stage) {
+			m.all[2].Learner = true
+			m.all[0].Status.InUse, m.all[1].Status.InUse = gib, gib
+		}, nil, nil},
 		"one is down": {false, func(m *members, _ *phasetest.Stage) { m.all[2].Err = errors.New("connection refused") }, nil,
 			[]string{"cp-1, cp-2 work; cp-3", "connection refused"}},
 		"one is damaged": {true, func(m *members, _ *phasetest.Stage) {
@@ -292,6 +298,14 @@ func TestDefragmentation(t *testing.T) {
 			s.Config.Cluster.Etcd.External = &config.ExternalEtcd{}
 		}, nil, []string{"external"}},
 		"a full quota": {false, func(m *members, _ *phasetest.Stage) { full(m) }, rescued, nil},
+		"a full quota, and a learner with room": {false, func(m *members, _ *phasetest.Stage) {
+			full(m)
+			m.all[2].Learner, m.all[2].Status.Size, m.all[2].Status.Revision = true, gib, 7 // it doesn't even have all keys yet
+		}, slices.Concat([]string{"compact 50"}, withoutLearner, []string{"disarm"}), nil},
+		"a full quota, and a full learner": {false, func(m *members, _ *phasetest.Stage) {
+			full(m)
+			m.all[2].Learner = true
+		}, nil, []string{"cp-3", "2048 MiB", "NOSPACE"}},
 		"a former member's alarm": {false, func(m *members, _ *phasetest.Stage) {
 			full(m)
 			for i := range m.all {
@@ -333,6 +347,17 @@ func TestDefragmentation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLeftOutLearner: the operator learns of a learner with free space, and how to get rid of a full one.
+func TestLeftOutLearner(t *testing.T) {
+	m := newMembers()
+	m.all[2].Learner = true
+	s := stage(t, m)
+	phasetest.Fatal(t, step.Run(t.Context(), s.Env, (&Defragmentation{}).Phases(), step.Options{}))
+	fact.In(t, s.Said.String(), "cp-3")
+	fact.In(t, fault.Remedy(refuseFullLearner(s.Env, []etcd.Health{{Member: etcd.Member{ID: 0xa3, Learner: true}, Status: etcd.Status{Size: 2, Quota: 2}}})),
+		"`slipway etcd member remove a3`", "`slipway reset`")
 }
 
 // TestDefragmentInTurn: no other control plane may restart etcd meanwhile.

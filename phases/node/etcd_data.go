@@ -28,8 +28,12 @@ func EtcdDataDir(manifest []byte) string {
 	if yaml.Unmarshal(manifest, &pod) != nil {
 		return ""
 	}
-	member, _ := manifests.ReadEtcd(&pod)
-	if dir, mounted := thisnode.OnHost(&pod, member.DataDir); mounted && filepath.IsAbs(member.DataDir) {
+	return etcdDataDirOf(&pod)
+}
+
+func etcdDataDirOf(pod *corev1.Pod) string {
+	member, _ := manifests.ReadEtcd(pod)
+	if dir, mounted := thisnode.OnHost(pod, member.DataDir); mounted && filepath.IsAbs(member.DataDir) {
 		return dir
 	}
 	for _, v := range pod.Spec.Volumes {

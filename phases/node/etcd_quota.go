@@ -4,13 +4,18 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -27,18 +32,17 @@ func CheckEtcdQuota(ctx context.Context, env *step.Env, now, wanted *corev1.Pod,
 		return nil
 	}
 	all, err := etcd.AskHealth(ctx, env.Etcd)
-	if err != nil {
-		return []fault.Finding{fault.NewFinding("", fault.Unasked, fault.Remedy(err), "whether etcd's databases fit into the quota of %d bytes: %v", next, err)}
+	if err == nil && isAssumed(all) {
+		return []fault.Finding{fault.NewFinding("", fault.Unasked, "", "whether etcd's databases fit into the quota of %d bytes", next)}
 	}
-	largest := etcd.Health{}
-	for _, m := range all {
-		if m.Status.Size > largest.Status.Size {
-			largest = m
-		}
-	}
-	size := largest.Status.Size
+	largest, size := largestDatabase(all)
 	if size == 0 {
-		return []fault.Finding{fault.NewFinding("", fault.Unasked, "", "whether etcd's databases fit into the quota of %d bytes: no member says its size", next)}
+		var unread error
+		if largest, size, unread = ownDatabase(env, wanted); unread != nil {
+			return []fault.Finding{fault.NewFinding("", fault.Error, "start etcd: `slipway diagnose` says what is wrong",
+				"nobody knows whether etcd's databases fit into the quota of %d bytes: no member says its size (%v), and this host's can't be seen: %v",
+				next, cmp.Or(err, errors.New("they answer without it")), unread)}
+		}
 	}
 	least := size + max(size/10, minRoom)
 	if next >= least {
@@ -46,6 +50,31 @@ func CheckEtcdQuota(ctx context.Context, env *step.Env, now, wanted *corev1.Pod,
 	}
 	return []fault.Finding{fault.NewFinding("", fault.Error,
 		fmt.Sprintf("set at least %d, in bytes%s; `slipway etcd defrag` frees unused space", least, where),
-		"with --quota-backend-bytes=%d, etcd would refuse all writes: the database of member %s has %d bytes, and needs room to grow",
-		next, largest.Label(), size)}
+		"with --quota-backend-bytes=%d, etcd would refuse all writes: %s has %d bytes, and needs room to grow",
+		next, largest, size)}
+}
+
+// isAssumed reports whether the members are a dry run's, which asked nobody.
+func isAssumed(all []etcd.Health) bool {
+	return !slices.ContainsFunc(all, func(m etcd.Health) bool { return m.Answers || m.Err != nil })
+}
+
+// largestDatabase names the largest database; its size is 0 if no member says.
+func largestDatabase(all []etcd.Health) (of string, size int64) {
+	for _, m := range all {
+		if m.Status.Size > size {
+			of, size = "the database of member "+m.Label(), m.Status.Size
+		}
+	}
+	return of, size
+}
+
+// ownDatabase names the file with this host's database, for an etcd that doesn't answer, which may be the reason to change it.
+func ownDatabase(env *step.Env, etcdPod *corev1.Pod) (name string, size int64, err error) {
+	path := filepath.Join(etcdDataDirOf(etcdPod), thisnode.EtcdMemberDir, "snap", "db")
+	info, err := env.Host.Stat(path)
+	if err != nil {
+		return "", 0, err
+	}
+	return "the database " + path, info.Size(), nil
 }

@@ -6,6 +6,9 @@ package reconfigure
 import (
 	"context"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -73,8 +76,9 @@ func TestQuota(t *testing.T) {
 		"none":                    {quotaArg("-1"), []int64{3 << 30}, nil, ""},
 		"the default":             {quotaArg("0"), []int64{3 << 30}, nil, ""},
 		"another flag":            {"extraArgs: [{name: v, value: \"4\"}]", []int64{3 << 30}, nil, ""},
-		"no member answers":       {quotaArg("8192"), nil, errors.New("away"), fault.Unasked},
-		"no member says":          {quotaArg("8192"), []int64{0, 0}, nil, fault.Unasked},
+		"a dry run":               {quotaArg("8192"), nil, nil, fault.Unasked},
+		"no member answers":       {quotaArg("8192"), nil, errors.New("away"), fault.Error},
+		"no member says":          {quotaArg("8192"), []int64{0, 0}, nil, fault.Error},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := live(t)
@@ -86,10 +90,34 @@ func TestQuota(t *testing.T) {
 			if len(found) != 1 || found[0].Severity != test.want {
 				t.Fatalf("found %v", found)
 			}
-			if test.want == fault.Error {
+			if test.want == fault.Error && slices.Max(append(test.sizes, 0)) > 0 {
 				fact.In(t, found[0].Message+found[0].Remedy, "--quota-backend-bytes", "`slipway etcd defrag`")
 			}
 		})
+	}
+}
+
+// TestQuotaOfSilentEtcd: the size of this host's database counts if etcd doesn't say any. If there's none to see, nobody knows.
+func TestQuotaOfSilentEtcd(t *testing.T) {
+	const db = "/var/lib/etcd/member/snap/db"
+	s := live(t)
+	s.Etcd = &sized{err: errors.New("away")}
+	found := withQuota(t, s, quotaArg("314572800")).checkQuota(t.Context(), s.Env)
+	if len(found) != 1 || found[0].Severity != fault.Error {
+		t.Fatalf("without a database: %v", found)
+	}
+	fact.In(t, found[0].Message, "314572800", "away", db)
+	s.Put(t, db, "")
+	for size, severity := range map[int64]fault.Severity{100 << 20: "", 299 << 20: fault.Error} {
+		phasetest.Fatal(t, os.Truncate(s.Root+db, size))
+		found := withQuota(t, s, quotaArg("314572800")).checkQuota(t.Context(), s.Env)
+		if len(found) == 0 && severity == "" {
+			continue
+		}
+		if len(found) != 1 || found[0].Severity != severity {
+			t.Fatalf("of %d bytes: %v", size, found)
+		}
+		fact.In(t, found[0].Message+found[0].Remedy, db, strconv.FormatInt(size, 10), "`slipway etcd defrag`")
 	}
 }
 

@@ -82,6 +82,26 @@ func hasApplied(dir string, index uint64) error {
 	return errors.Join(err, db.Close())
 }
 
+// hasAlarm raises an alarm in the database in a directory `member`.
+func hasAlarm(dir string, kind pb.AlarmType) error {
+	key, err := proto.Marshal(&pb.AlarmMember{MemberID: ownID, Alarm: kind})
+	if err != nil {
+		return err
+	}
+	db, err := bbolt.Open(dir+"/snap/db", 0o600, nil)
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		bucket, err := tx.CreateBucketIfNotExists([]byte("alarm"))
+		if err != nil {
+			return err
+		}
+		return bucket.Put(key, nil)
+	})
+	return errors.Join(err, db.Close())
+}
+
 // appliedIn returns the last entry in a database, and its cluster's members.
 func appliedIn(dir string) (index uint64, members []etcd.Member, err error) {
 	f, err := os.Open(dir + "/snap/db")
@@ -112,6 +132,8 @@ type lostQuorum struct {
 	answer map[string]uint64
 	fails  map[string]error
 	works  bool
+	// alarms are the alarms that this host's member knows.
+	alarms []etcd.Alarm
 	health error
 	// root is the host's.
 	root string
@@ -152,6 +174,9 @@ func (q *lostQuorum) Health(context.Context) (all []etcd.Health, _ error) {
 		h.Status.Committed, h.Answers = q.answer[m.Name], q.answer[m.Name] > 0 || m.ID == ownID
 		if q.works {
 			h.Err = nil
+		}
+		if m.ID == ownID {
+			h.Status.Alarms = q.alarms
 		}
 		all = append(all, h)
 	}

@@ -113,7 +113,8 @@ func labels(members []etcd.Member) string {
 	return strings.Join(all, ", ")
 }
 
-// compare says how far others have come, as far as they say, after the end of this host's log.
+// compare says how far others have come, as far as they say, after the end of this host's log. A member that isn't the leader learns
+// later which of its entries are committed, so its log may be longer than it says.
 func (r *Recovery) compare(others []etcd.Member, health []etcd.Health) (text string) {
 	for _, m := range others {
 		i := slices.IndexFunc(health, func(h etcd.Health) bool { return h.ID == m.ID && h.Answers })
@@ -123,7 +124,7 @@ func (r *Recovery) compare(others []etcd.Member, health []etcd.Health) (text str
 		case health[i].Status.Committed > r.end.index:
 			text += fmt.Sprintf(" %s has a longer log: its entries up to %d are committed.", m.Label(), health[i].Status.Committed)
 		default:
-			text += fmt.Sprintf(" %s knows that its entries up to %d are committed.", m.Label(), health[i].Status.Committed)
+			text += fmt.Sprintf(" %s knows that its entries up to %d are committed, and its log may be longer.", m.Label(), health[i].Status.Committed)
 		}
 	}
 	return text

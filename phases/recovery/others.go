@@ -35,6 +35,7 @@ type observations struct {
 // askOthers fails unless all the others are lost: silence is nothing but a host that doesn't answer at all.
 func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Member, own etcd.Member) error {
 	seen := r.look(ctx, env)
+	r.end.corrupt = r.end.corrupt || etcd.HasAlarm(seen.health, "CORRUPT") // while etcd runs, its database can't be read
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -119,7 +120,7 @@ func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 	if len(left) > 0 {
 		return r.refuseFor(left, seen)
 	}
-	r.logs = r.compare(alive, seen.health)
+	r.logs, r.answering = r.compare(alive, seen.health), labels(alive)
 	return nil
 }
 

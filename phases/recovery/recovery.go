@@ -59,8 +59,8 @@ type Recovery struct {
 	// others are the other members. None of them answered when they were asked, except members that are given up.
 	others []etcd.Member
 	asked  time.Time
-	// logs is what the members that are given up say about their logs.
-	logs string
+	// logs is what the members that are given up say about their logs, answering the members that do.
+	logs, answering string
 }
 
 // New reads this host's data, asks the other members, and fails unless etcd has lost its quorum and nobody answers. It changes
@@ -157,6 +157,14 @@ func (r *Recovery) Summary() string {
 	if r.end.uncertain > 0 {
 		text += "\n" + r.decision()
 	}
+	if r.end.corrupt {
+		text += "\netcd has the alarm CORRUPT, so this host's keys may be damaged: check the cluster's objects afterwards. " +
+			"The alarm ends, because a single member cannot differ from others."
+	}
+	if r.answering != "" {
+		return text + "\nCOMPARE THE LOGS FIRST, by term and entry: `slipway etcd recover --dry-run` on the hosts of " + r.answering +
+			", and of any other member whose disk survives."
+	}
 	return text + "\nIf another host's disk survives, compare its log first: `slipway etcd recover --dry-run` there."
 }
 
@@ -191,7 +199,8 @@ func (r *Recovery) recheck(ctx context.Context, env *step.Env) error {
 	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
-	now.others, now.asked, now.logs, now.journal.Others = r.others, r.asked, r.logs, r.journal.Others
+	now.others, now.asked, now.logs, now.answering, now.journal.Others = r.others, r.asked, r.logs, r.answering, r.journal.Others
+	now.end.corrupt = now.end.corrupt || r.end.corrupt
 	if !now.made && env.Host.Now().Sub(r.asked) > justNow {
 		err = now.askMembers(ctx, env)
 	}
@@ -220,15 +229,27 @@ func (r *Recovery) spaceQuestion(copies uint64) preflight.Check {
 }
 
 // finish ends the recovery: the next one begins from the start.
-func (r *Recovery) finish(_ context.Context, env *step.Env) error {
+func (r *Recovery) finish(ctx context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config.Paths)); err != nil {
 		return err
 	}
 	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)
+	if r.isFull(ctx, env) {
+		env.UI.Nextf("etcd is full (alarm NOSPACE), so it accepts no writes yet: run `slipway etcd defrag` here, before other hosts join")
+	}
 	env.UI.Nextf("Before any of these hosts (%s) boots with its old disk, take its address out of the load balancer; then run `slipway reset --force` there at once. "+
 		"Two of them would serve the former cluster, and whatever is written to that is lost", strings.Join(r.journal.Others, ", "))
 	node.SayRejoin(env, r.journal.Others)
 	return nil
+}
+
+// isFull reports whether the recovered etcd refuses writes. A plan recovers nothing, so it has no cluster to ask.
+func (r *Recovery) isFull(ctx context.Context, env *step.Env) bool {
+	if r.journal.Cluster == "" {
+		return false
+	}
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	return err == nil && etcd.HasAlarm(all, "NOSPACE")
 }
 
 func without(members []etcd.Member, drop func(etcd.Member) bool) []etcd.Member {

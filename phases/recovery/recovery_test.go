@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -179,6 +180,8 @@ func TestSummaryOfAbandoned(t *testing.T) {
 	phasetest.Fatal(t, err)
 	for range 2 {
 		fact.In(t, r.Summary(), "entry 8", "cp-3", "99", "cp-4", "5")
+		lines := strings.Split(r.Summary(), "\n")
+		fact.In(t, lines[len(lines)-1], "cp-3, cp-4", "`slipway etcd recover --dry-run`")
 		phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
 	}
 }
@@ -305,6 +308,39 @@ func TestLogEnd(t *testing.T) {
 			}
 			fact.In(t, r.Summary(), "cp-1", "cp-2", "cp-3", "8", "3", "--drop-uncommitted")
 		})
+	}
+}
+
+// TestAlarms: the alarm CORRUPT ends, and the operator learns of it before, from etcd or its data. A full etcd stays full.
+func TestAlarms(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, s *phasetest.Stage, q *lostQuorum){
+		"etcd answers": func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.alarms = []etcd.Alarm{{Member: ownID + 1, Kind: "CORRUPT"}}
+		},
+		"its data": func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			phasetest.Fatal(t, hasAlarm(s.Root+member, pb.AlarmType_CORRUPT))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, q := survivor(t, 3)
+			leave(t, s, q)
+			r, err := New(t.Context(), s.Env, Options{})
+			phasetest.Fatal(t, err)
+			fact.In(t, r.Summary(), "CORRUPT")
+			phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
+			fact.In(t, r.Summary(), "CORRUPT")
+		})
+	}
+	s, q := survivor(t, 3)
+	q.alarms = []etcd.Alarm{{Member: ownID, Kind: "NOSPACE"}}
+	r, err := New(t.Context(), s.Env, Options{})
+	phasetest.Fatal(t, err)
+	fact.NotIn(t, r.Summary(), "CORRUPT")
+	for cluster, full := range map[string]bool{"": false, "c": true} { // a plan has no cluster
+		if r.journal.Cluster = cluster; r.isFull(t.Context(), s.Env) != full {
+			t.Errorf("of cluster %q, it says %t", cluster, !full)
+		}
 	}
 }
 

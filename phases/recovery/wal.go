@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -23,6 +24,8 @@ type logEnd struct {
 	// a committed change may be pending, too, if etcd has to be killed.
 	uncertain, pending int
 	running            bool
+	// corrupt is set if etcd has the alarm CORRUPT.
+	corrupt bool
 	// size is the database's, in bytes.
 	size int64
 }
@@ -108,7 +111,8 @@ func (r *Recovery) withSurvivor(env *step.Env, member string, do func(*etcd.Surv
 // entries.
 func (r *Recovery) readLog(env *step.Env) error {
 	err := r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
-		r.end = logEnd{member: s.Member, index: s.Index, term: s.Term, committed: max(s.Committed, s.Applied), uncertain: s.Uncertain(s.Applied), pending: s.Pending()}
+		r.end = logEnd{member: s.Member, index: s.Index, term: s.Term, committed: max(s.Committed, s.Applied), uncertain: s.Uncertain(s.Applied), pending: s.Pending(),
+			corrupt: slices.Contains(s.Alarms, "CORRUPT")}
 		return nil
 	})
 	if errors.Is(err, etcd.ErrOpen) {

@@ -180,13 +180,14 @@ func TestRestoreOfClone(t *testing.T) {
 	}
 }
 
-// TestRestoreOfOtherID: without both UIDs, another ID of etcd's cluster is in the question. So is a snapshot of a full etcd.
+// TestRestoreOfOtherID: without both UIDs, another ID of etcd's cluster is in the question. So is a snapshot of a full etcd, or a
+// corrupt one.
 func TestRestoreOfOtherID(t *testing.T) {
 	s, _, path := alone(t)
 	changeRecord(t, s, path, func(r *snapshots.Record) {
-		r.ClusterID, r.Alarms, r.Encryption[0].Fingerprints = "def", []string{"NOSPACE"}, nil
+		r.ClusterID, r.Alarms, r.Encryption[0].Fingerprints = "def", []string{"CORRUPT", "NOSPACE"}, nil
 	})
 	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
 	phasetest.Fatal(t, err)
-	fact.In(t, r.Summary(), "NOT CHECKED", "abc", "def", "NOSPACE", "`slipway etcd defrag`")
+	fact.In(t, r.Summary(), "NOT CHECKED", "abc", "def", "CORRUPT", "NOSPACE", "`slipway etcd defrag`")
 }

@@ -199,6 +199,9 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 	if err := b.fits(env, server); err != nil {
 		return err
 	}
+	if damage := b.damage(); damage != "" {
+		env.UI.Warn(damage, "")
+	}
 	for _, doubt := range b.doubts {
 		env.UI.Warn("not checked: "+doubt, "")
 	}

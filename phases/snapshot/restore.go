@@ -194,10 +194,22 @@ func (r *Restore) Summary() string {
 	if slices.Contains(r.record.Alarms, "NOSPACE") {
 		text += "\nThe snapshot was taken while etcd was full (alarm NOSPACE): once etcd runs with it, run `slipway etcd defrag`, and then this command again"
 	}
+	if damage := r.damage(); damage != "" {
+		text += "\n" + damage
+	}
 	for _, doubt := range slices.Concat(r.doubts, r.unsure) {
 		text += "\nNOT CHECKED: " + doubt
 	}
 	return text
+}
+
+// damage warns of a snapshot with the alarm CORRUPT; empty without it.
+func (s *Source) damage() string {
+	if !slices.Contains(s.record.Alarms, "CORRUPT") {
+		return ""
+	}
+	return "The snapshot was taken while etcd had the alarm CORRUPT, so its keys may be a damaged member's: check the cluster's objects afterwards. " +
+		"The alarm ends, because a single member cannot differ from others"
 }
 
 // what says which snapshot it is.
