@@ -203,6 +203,14 @@ func TestRollbackRefusals(t *testing.T) {
 			interruptRestore(replace)
 			replace("/var/lib/etcd/old", "text:")
 		}, plain: true, says: []string{"restored from /x/snapshot.db", "interrupted"}},
+		"an interrupted restore that had moved the data, without its snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/var/lib/etcd/old", "text:")
+		}},
+		"an interrupted restore that had stopped etcd, without its snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/etc/kubernetes/manifests/etcd.yaml", "")
+		}, says: []string{"/x/snapshot.db"}},
 		"an interrupted restore that had changed nothing": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			interruptRestore(replace)
 		}, plain: true},
