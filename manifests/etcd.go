@@ -230,5 +230,8 @@ func (m LocalMember) Endpoints() []string {
 // PeerURL returns the URL at which other members reach an etcd with this address.
 func PeerURL(address string) string { return etcdURL(address, etcdPeerPort) }
 
+// EtcdLocalPeerURL returns the peer URL of n's etcd on this host.
+func EtcdLocalPeerURL(n *config.Node) string { return PeerURL(loopback(n)) }
+
 // EtcdLocalURL returns the client URL of n's etcd on this host.
 func EtcdLocalURL(n *config.Node) string { return etcdURL(loopback(n), etcdClientPort) }

@@ -39,6 +39,8 @@ type Etcd interface {
 	// Health asks each member itself, all in parallel, and answers within seconds, sorted by peer URL. It changes nothing and
 	// needs no quorum: any member can list the others. It fails only if no member answers.
 	Health(ctx context.Context) ([]Health, error)
+	// HealthOf asks each of these members itself, as Health does, for when no member lists them to its clients.
+	HealthOf(ctx context.Context, members []Member) []Health
 	// Peers asks the etcds at these peer URLs for the members, all in parallel, and answers within seconds, in the order of urls.
 	// Unlike a client, a peer gets an answer even from a member that has no leader yet.
 	Peers(ctx context.Context, urls []string) []Peer

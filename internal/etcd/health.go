@@ -29,6 +29,12 @@ func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	return r.askEach(ctx, members), nil
 }
 
+func (r *Real) HealthOf(ctx context.Context, members []Member) []Health {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	return r.askEach(ctx, members)
+}
+
 // anyView returns the members as any one of them knows them, which needs no quorum.
 func (r *Real) anyView(ctx context.Context) ([]Member, error) {
 	all, err := r.dial(ctx)

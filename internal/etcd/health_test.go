@@ -21,6 +21,7 @@ func TestHealth(t *testing.T) {
 	for i, url := range []string{f.url, f.url, gone(t), silent(t)} { // at b's address, a answers
 		f.members[i].ClientURLs = []string{url}
 	}
+	var known []Health
 	for _, test := range []struct {
 		leader uint64
 		want   map[string]string
@@ -33,12 +34,17 @@ func TestHealth(t *testing.T) {
 		if err != nil || len(all) != len(test.want) {
 			t.Fatalf("%v, %v", all, err)
 		}
+		known = all
 		for _, m := range all {
 			want := test.want[m.Name]
 			if got := fmt.Sprint(m.Err); !strings.Contains(got, want) || want == "" && m.Err != nil || m.Answers != (m.Name < "c") {
 				t.Errorf("leader %d: %s answers %t: %s, want %q", test.leader, m.Name, m.Answers, got, want)
 			}
 		}
+	}
+	of := r.HealthOf(t.Context(), []Member{known[2].Member, known[0].Member})
+	if of[0].Name != "c" || of[0].Answers || of[1].Name != "a" || !of[1].Answers {
+		t.Errorf("of c and a: %+v", of)
 	}
 	r = voters("a").serve(t, 5*time.Second)
 	r.options.Endpoints = func(context.Context) ([]string, error) { return []string{gone(t)}, nil }

@@ -119,6 +119,17 @@ func (p *Plan) Health(ctx context.Context) (all []Health, err error) {
 	return all, nil
 }
 
+// HealthOf asks nobody but a live etcd's members, and otherwise assumes that all are healthy.
+func (p *Plan) HealthOf(ctx context.Context, members []Member) (all []Health) {
+	if p.live != nil {
+		return p.live.HealthOf(ctx, members)
+	}
+	for _, m := range members {
+		all = append(all, Health{Member: m})
+	}
+	return all
+}
+
 // Peers asks nobody but a live etcd's members.
 func (p *Plan) Peers(ctx context.Context, urls []string) []Peer {
 	if p.live != nil {

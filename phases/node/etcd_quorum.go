@@ -28,10 +28,19 @@ func (e *QuorumError) Error() string { return e.err.Error() }
 
 func (e *QuorumError) Unwrap() error { return e.err }
 
-// Remedy returns QuorumRemedy, unless etcd doesn't accept this host's certificates: then nothing is known about other members.
+// unknownMembersError means that nobody says which members etcd has.
+type unknownMembersError struct{ error }
+
+func (e unknownMembersError) Unwrap() error { return e.error }
+
+// Remedy returns QuorumRemedy, unless nothing is known about other members, perhaps because etcd doesn't accept this host's
+// certificates.
 func (e *QuorumError) Remedy() string {
-	if etcd.CredentialsFail(e.err) {
+	switch {
+	case etcd.CredentialsFail(e.err):
 		return "see `slipway certs check-expiration`, and renew what has expired: `slipway certs renew apiserver-etcd-client` for the API server's certificate"
+	case errors.As(e.err, new(unknownMembersError)):
+		return "`slipway diagnose` says why this node's etcd does not answer"
 	}
 	return QuorumRemedy
 }
@@ -81,8 +90,8 @@ func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(
 	}}
 }
 
-// AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
-// it's down, or has found no leader in all that time. Its errors are *QuorumErrors.
+// AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, there are none, or it doesn't work
+// anyway, as it's down, or has found no leader in all that time. Its errors are *QuorumErrors.
 func AwaitPeers(ctx context.Context, env *step.Env) error {
 	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
@@ -96,7 +105,7 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 		if running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName); err == nil && len(running) == 0 {
 			return nil
 		}
-		all, err := etcd.AskHealth(ctx, env.Etcd)
+		all, err := healthOfMembers(ctx, env, member)
 		if err != nil {
 			return err
 		}
@@ -107,6 +116,21 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	return &QuorumError{err}
+}
+
+// healthOfMembers asks etcd for its members' health. If it serves no clients, this node's member may still tell its peers who the
+// members are, and each of them is asked. A member that's alone has nobody who needs it.
+func healthOfMembers(ctx context.Context, env *step.Env, own manifests.LocalMember) ([]etcd.Health, error) {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if err == nil {
+		return all, nil
+	}
+	for _, peer := range env.Etcd.Peers(ctx, append(own.PeerURLs(), manifests.EtcdLocalPeerURL(env.Config))) {
+		if slices.ContainsFunc(peer.Members, func(m etcd.Member) bool { return m.At(own.PeerURL) }) {
+			return env.Etcd.HealthOf(ctx, peer.Members), nil
+		}
+	}
+	return nil, unknownMembersError{err}
 }
 
 // MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.

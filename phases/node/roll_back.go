@@ -40,16 +40,18 @@ func NewRolledBackError(failed error) error {
 func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Replacement, failed error) error {
 	var putBack []Replacement
 	etcdStays := false
+	var edited *editedError
+	errors.As(failed, &edited)
 	for _, c := range components {
-		replaced, err := wasReplaced(env, c)
+		now, replaced, err := wasReplaced(env, c)
 		switch {
 		case err != nil:
 			return errors.WithMessagef(failed, "cannot tell which static Pods were replaced, so none was put back (%v)", err)
-		case !replaced:
+		case !replaced, edited != nil && edited.component == c.Name:
 		case c.Name == manifests.EtcdName && !canRollBackEtcd(ctx, env, c):
 			etcdStays = true
 		default:
-			c.Wanted = c.Before
+			c.Wanted, c.Before = c.Before, now
 			putBack = append(putBack, c)
 		}
 	}
@@ -68,13 +70,13 @@ func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Repla
 	return &RolledBackError{error: errors.WithMessage(failed, said)}
 }
 
-// wasReplaced reports whether this run has written a different manifest.
-func wasReplaced(env *step.Env, c Replacement) (bool, error) {
+// wasReplaced reports whether this run has written a different manifest, and returns the present one.
+func wasReplaced(env *step.Env, c Replacement) (now []byte, replaced bool, err error) {
 	if c.Before == nil || manifests.SameStaticPod(c.Before, c.Wanted) {
-		return false, nil
+		return nil, false, nil
 	}
-	now, err := host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(c.Name))
-	return !bytes.Equal(now, c.Before), err
+	now, err = host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(c.Name))
+	return now, !bytes.Equal(now, c.Before), err
 }
 
 // canRollBackEtcd reports whether the previous etcd may return. An etcd of another minor version may have made its data unreadable

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ const (
 //   - If etcd stops, this node's API server stops first, and both start together, whatever has changed. Without etcd, the API
 //     server's requests hang, and so do its clients, such as a kubelet that starts meanwhile.
 //   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *QuorumError.
+//   - No manifest is overwritten that somebody has changed since the run read it.
 //
 // stopped has the components, and everything that had to stop with them, etcd first.
 func stopStaticPods(ctx context.Context, env *step.Env, turn Lease, components []Replacement, by starter) (stopped []Replacement, err error) {
@@ -56,6 +58,9 @@ func stopStaticPods(ctx context.Context, env *step.Env, turn Lease, components [
 			}
 			if ctx.Err() != nil {
 				return components, context.Cause(ctx)
+			}
+			if err := checkUnedited(env, components...); err != nil {
+				return components, err
 			}
 			if by == nextKubelet {
 				release = keepKubeletDown(ctx, env)
@@ -126,6 +131,9 @@ func replaceStaticPod(ctx context.Context, env *step.Env, turn Lease, c Replacem
 	if ctx.Err() != nil { // before the kubelet sees the new manifest
 		return context.Cause(ctx)
 	}
+	if err := checkUnedited(env, c); err != nil {
+		return err
+	}
 	grace := GraceOf(env, c.Name) // from the running manifest
 	file := ownership.File{Path: env.Config.Paths.StaticPod(c.Name), Data: c.Wanted, Mode: 0o600}
 	if _, err := file.Write(env.Host); err != nil {
@@ -133,6 +141,29 @@ func replaceStaticPod(ctx context.Context, env *step.Env, turn Lease, c Replacem
 	}
 	turn.KeepOnFailure()
 	return StopContainers(ctx, env, c.Name, grace)
+}
+
+// editedError says that somebody has changed a component's manifest since this run read it.
+type editedError struct{ component, path string }
+
+func (e *editedError) Error() string { return e.path + " has been changed since this run read it" }
+
+func (e *editedError) Remedy() string {
+	return "run the same command again, which looks for edits again"
+}
+
+func checkUnedited(env *step.Env, components ...Replacement) error {
+	for _, c := range components {
+		path := env.Config.Paths.StaticPod(c.Name)
+		now, err := host.ReadIfExists(env.Host, path)
+		if err != nil {
+			return err
+		}
+		if c.Before != nil && !bytes.Equal(now, c.Before) {
+			return &editedError{c.Name, path}
+		}
+	}
+	return nil
 }
 
 // StopContainers stops a component's containers through the container runtime, and kills them after grace. It asks nobody, neither

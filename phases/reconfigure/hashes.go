@@ -8,7 +8,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 // recordInspectedFiles notes the files in which the checks look for edits. Afterwards, a run pulls images and waits for its turn,
@@ -61,15 +60,16 @@ func (r *Run) recordHashes(env *step.Env, paths ...string) error {
 	return nil
 }
 
-// unedited fails if somebody has edited a file since this run has seen it: the checks haven't looked for that edit.
-func (r *Run) unedited(env *step.Env, writes []trial.Write) error {
-	for _, w := range writes {
-		data, err := host.ReadIfExists(env.Host, w.Path)
+// unedited fails if somebody has edited a file since this run has seen it: the checks haven't looked for that edit. On trial, the way
+// back keeps a copy of it.
+func (r *Run) unedited(env *step.Env, paths ...string) error {
+	for _, path := range paths {
+		data, err := host.ReadIfExists(env.Host, path)
 		if err != nil {
 			return err
 		}
-		if before, known := r.seen[w.Path]; known && host.HashOf(data) != before {
-			return fault.New(w.Path+" has been changed since this run looked at it", "run the same command again, which looks for edits again")
+		if before, known := r.seen[path]; known && host.HashOf(data) != before {
+			return fault.New(path+" has been changed since this run looked at it", "run the same command again, which looks for edits again")
 		}
 	}
 	return nil

@@ -140,8 +140,11 @@ func (r *Run) handleTrialFailure(ctx context.Context, env *step.Env, failed erro
 	env.UI.Warnf("the change failed; putting this node back")
 	r.record.Cause = failed.Error()
 	if err := rollBack(ctx, env, r.lease, r.record); err != nil {
-		failed = fault.WithRemedy(errors.WithMessagef(failed, "and putting this node back failed, too (%v)", err),
-			"run the same command again, which tries again to put back the files in "+r.record.Dir()+"; `slipway diagnose` says what is wrong")
+		remedy := "run the same command again, which tries again to put back the files in " + r.record.Dir() + "; `slipway diagnose` says what is wrong"
+		if errors.As(err, new(*node.QuorumError)) {
+			remedy = fault.Remedy(err)
+		}
+		failed = fault.WithRemedy(errors.WithMessagef(failed, "and putting this node back failed, too (%v)", err), remedy)
 		return r.lease.Release(ctx, env, failed)
 	}
 	failed = r.lease.Release(ctx, env, node.NewRolledBackError(failed))

@@ -94,8 +94,10 @@ func announceOutage(ctx context.Context, env *step.Env, components []node.Replac
 // begin makes sure that this node goes back whatever happens to this run.
 func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 	writes, err := r.writes(env)
-	if err == nil {
-		err = r.unedited(env, writes)
+	for _, w := range writes {
+		if err == nil {
+			err = r.unedited(env, w.Path)
+		}
 	}
 	if err != nil {
 		return err
@@ -236,6 +238,11 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 			return err
 		}
+		for _, c := range group {
+			if err := r.unedited(env, env.Config.Paths.StaticPod(c.Name)); err != nil {
+				return err
+			}
+		}
 		names := restarting(group)
 		ui.SayEffect(env.UI, ui.Effect{Text: "Restarting " + strings.Join(names, " and "), Restarts: names})
 		if _, err := node.ReplaceStaticPods(ctx, env, r.lease, group); err != nil {
@@ -265,6 +272,11 @@ func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
 	}
 	if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 		return err
+	}
+	for _, f := range r.kubelet {
+		if err := r.unedited(env, f.Path); err != nil {
+			return err
+		}
 	}
 	r.lease.KeepOnFailure()
 	if err := env.Keeper().Replace(r.kubelet); err != nil {

@@ -30,6 +30,8 @@ type restore struct {
 	node.EtcdOthers
 	// begun is set if an earlier run may have stopped etcd.
 	begun bool
+	// made is set if the snapshot is gone, and an earlier run has made the new data from it.
+	made bool
 }
 
 // restoreBegun reports whether an earlier run may have stopped etcd to restore its data: nothing changes before that run removes
@@ -122,6 +124,8 @@ func (o *restore) findings() []fault.Finding {
 func (o *restore) lossSummary() string {
 	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", ui.Time(o.taken()), o.info.Revision, o.info.Keys)
 	switch {
+	case o.made:
+		text = fmt.Sprintf("etcd goes back to its snapshot of %s. Everything that was written to the cluster since then is lost.", ui.Time(o.taken()))
 	case o.Revision > 0:
 		text += fmt.Sprintf("It is at revision %d now: everything that was written to the cluster in between is lost, %d revisions.", o.Revision, max(o.Revision-o.info.Revision, 0))
 	default:
@@ -164,6 +168,20 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Lea
 func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	o := r.restore
 	o.replacement.OldData = r.Progress.OldData
+	if !o.made {
+		if err := r.buildData(ctx, env); err != nil {
+			return err
+		}
+	}
+	o.replacement.OldData = cmp.Or(o.replacement.OldData, o.replacement.OldDataPath("rollback", env.Host.Now()))
+	r.Progress.OldData, r.Progress.Snapshot, r.Progress.Revision = o.replacement.OldData, o.snapshot, o.Revision
+	r.Progress.Finished = time.Time{} // of an earlier rollback without etcd
+	return r.Progress.Write(env.Host, node.BackupRoot(env))
+}
+
+// buildData restores the snapshot beside the present data.
+func (r *Rollback) buildData(ctx context.Context, env *step.Env) error {
+	o := r.restore
 	ready := func() error {
 		err := node.Check(ctx, env, o.spaceQuestion(env))
 		if err == nil {
@@ -171,7 +189,7 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 		}
 		return err
 	}
-	err := o.replacement.Build(env, ready, func(dir string) error {
+	return o.replacement.Build(env, ready, func(dir string) error {
 		f, err := env.Host.Open(o.snapshot)
 		if err != nil {
 			return err
@@ -181,11 +199,4 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 		r.Progress.Cluster = node.EtcdClusterText(made)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	o.replacement.OldData = cmp.Or(o.replacement.OldData, o.replacement.OldDataPath("rollback", env.Host.Now()))
-	r.Progress.OldData, r.Progress.Snapshot, r.Progress.Revision = o.replacement.OldData, o.snapshot, o.Revision
-	r.Progress.Finished = time.Time{} // of an earlier rollback without etcd
-	return r.Progress.Write(env.Host, node.BackupRoot(env))
 }

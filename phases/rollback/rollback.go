@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -84,11 +83,19 @@ func (r *Rollback) checkEtcd(env *step.Env) error {
 		return nil
 	}
 	path := env.Config.Paths.StaticPod(manifests.EtcdName)
-	if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+	now, err := host.ReadIfExists(env.Host, path)
+	if err != nil {
 		return err
 	}
-	return fault.New(path+" does not exist, so it is not known which version of etcd wrote the data on this host; an older one may not start with it",
-		"put the file back, or use --restore-etcd")
+	why := "does not exist"
+	if now != nil {
+		if _, err = manifests.DecodePod(now); err == nil {
+			return nil
+		}
+		why = fmt.Sprintf("is not a static Pod (%v)", err)
+	}
+	return fault.New(path+" "+why+", so it is not known which version of etcd wrote the data on this host; an older one may not start with it",
+		"put the file back as it was, or use --restore-etcd")
 }
 
 // readManifests reads the backup's static Pods. A worker that was a control plane once doesn't get them back.

@@ -192,6 +192,12 @@ func TestRollbackRefusals(t *testing.T) {
 		"etcd's static Pod was moved away": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace("/etc/kubernetes/manifests/etcd.yaml", "")
 		}, plain: true, says: []string{"/etc/kubernetes/manifests/etcd.yaml", "not exist"}},
+		"etcd's static Pod is damaged": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace("/etc/kubernetes/manifests/etcd.yaml", "text:[")
+		}, plain: true, says: []string{"/etc/kubernetes/manifests/etcd.yaml"}, remedy: []string{"--restore-etcd"}},
+		"etcd's static Pod is damaged, with its data": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace("/etc/kubernetes/manifests/etcd.yaml", "text:[")
+		}},
 		"a damaged log of etcd": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "text:damaged")
 		}},
@@ -203,6 +209,14 @@ func TestRollbackRefusals(t *testing.T) {
 			interruptRestore(replace)
 			replace("/var/lib/etcd/old", "text:")
 		}, plain: true, says: []string{"restored from /x/snapshot.db", "interrupted"}},
+		"an interrupted restore that had moved the data, without its snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/var/lib/etcd/old", "text:")
+		}},
+		"an interrupted restore that had stopped etcd, without its snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			interruptRestore(replace)
+			replace("/etc/kubernetes/manifests/etcd.yaml", "")
+		}, says: []string{"/x/snapshot.db"}},
 		"an interrupted restore that had changed nothing": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			interruptRestore(replace)
 		}, plain: true},
@@ -564,6 +578,18 @@ func TestRetriedUpgradeKeepsBefore(t *testing.T) {
 	if b.From != phasetest.CrashFrom || len(b.Manifests) != 4 {
 		t.Errorf("from %s: %v", b.From, b.Manifests)
 	}
+}
+
+// TestDamagedEtcdPod: a rollback with a restore replaces an unreadable static Pod of etcd.
+func TestDamagedEtcdPod(t *testing.T) {
+	s := phasetest.NewScene(t, rollbackScenario)
+	defer s.Close()
+	const path = "/etc/kubernetes/manifests/etcd.yaml"
+	replaceFile(t, s.Root, path, "text:[")
+	if said, err := s.Again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	fact.In(t, fixture.Get(t, s.Root, path), ":3.6.8-0")
 }
 
 // TestRollbackAfterGoingForward: an unfinished rollback's restored data doesn't count once the upgrade has run again.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -32,7 +33,25 @@ func (r *Rollback) chooseSnapshot(env *step.Env, o *restore, minor string) (err 
 		return fault.New(message, "without --restore-etcd, the static Pods go back and etcd's data stays")
 	}
 	o.snapshot, o.info, err = backup.NewestFitting(env, list, o.Own.Name, minor)
-	return err
+	if err == nil || r.Progress.Snapshot == "" || !r.dataMade(env, o) {
+		return err
+	}
+	o.snapshot, o.made = r.Progress.Snapshot, true
+	for _, m := range o.Own.Initial {
+		o.info.Members = append(o.info.Members, etcd.Member{Name: m.Name, PeerURL: m.PeerURL})
+	}
+	return nil
+}
+
+// dataMade reports whether an earlier run has made all of the new data, so that the snapshot isn't needed any more.
+func (r *Rollback) dataMade(env *step.Env, o *restore) bool {
+	x := o.replacement
+	x.OldData = r.Progress.OldData
+	if moved, err := x.Moved(env); err == nil && moved || r.Progress.Restored {
+		return true
+	}
+	x.Data = x.NewData
+	return r.Progress.Cluster != "" && x.CheckData(env, r.Progress.Cluster) == nil
 }
 
 // checkCluster fails if this host's etcd has joined another cluster since the snapshot.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -62,6 +63,9 @@ func restart(ctx context.Context, env *step.Env, turn node.Lease, components []n
 	if len(components) > 0 {
 		env.UI.Printf("Putting back %s", node.NamesOf(components))
 		_, err := node.ReplaceStaticPods(ctx, env, turn, components)
+		if needed := (*node.QuorumError)(nil); errors.As(err, &needed) {
+			return fault.WithRemedy(err, needed.Remedy()+". If etcd can do without this member, `slipway reconfigure node "+fault.Ignoring(fault.EtcdQuorum)+"` puts this node back")
+		}
 		return err
 	}
 	return node.RestartKubeletAndWait(ctx, env)

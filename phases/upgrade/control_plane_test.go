@@ -4,6 +4,7 @@
 package upgrade
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -83,5 +84,49 @@ func TestPutBackNothing(t *testing.T) {
 	err := node.RollBack(t.Context(), s.Env, node.Lease{}, []node.Replacement{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, failed)
 	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.FakeHost.Jobs) > 0 || s.Said.Len() > 0 {
 		t.Errorf("error %v, did %q, said %q", err, s.FakeHost.Jobs, s.Said.String())
+	}
+}
+
+// TestEditedMeanwhile: a static Pod that somebody edits after the run has read it stays, and so does everything that would have been
+// replaced with it. One that's edited while another stops stays, too, and the other goes back.
+func TestEditedMeanwhile(t *testing.T) {
+	for name, late := range map[string]bool{"before the swap": false, "during the swap": true} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.RestartStage(t, bootstrap.Init())
+			s.Etcd = phasetest.LoneMember{}
+			s.RunsPods(nil, nil)
+			scheduler, manager := s.Config.Paths.StaticPod(manifests.SchedulerName), s.Config.Paths.StaticPod(manifests.ControllerManagerName)
+			before, edited := s.Get(t, scheduler), ""
+			edit := func() {
+				s.EditPod(t, manifests.ControllerManagerName, "cpu: 200m", "cpu: 300m")
+				edited = s.Get(t, manager)
+			}
+			var components []node.Replacement
+			for _, name := range []string{manifests.ControllerManagerName, manifests.SchedulerName} {
+				made := s.Get(t, s.Config.Paths.StaticPod(name))
+				wanted := strings.Replace(made, manifests.ImageOf([]byte(made)), "r/"+name+":v2", 1)
+				components = append(components, node.Replacement{Name: name, Before: []byte(made), Wanted: []byte(wanted)})
+			}
+			s.FakeHost.On.StopContainer = func(_ context.Context, _, id string, _ time.Duration) error {
+				if late && edited == "" {
+					edit()
+				}
+				return nil
+			}
+			if !late {
+				edit()
+			}
+			err := swap(t.Context(), s.Env, node.Lease{}, components)
+			fact.Error(t, err, manager)
+			if got := s.Get(t, manager); got != edited {
+				t.Errorf("the edit is lost:\n%s", got)
+			}
+			if got := s.Get(t, scheduler); got != before {
+				t.Errorf("the other static Pod:\n%s", got)
+			}
+			if stopped := s.FakeHost.Did("stop container"); len(stopped) > 0 != late {
+				t.Errorf("stopped %q", stopped)
+			}
+		})
 	}
 }

@@ -57,28 +57,43 @@ func (v *Voters) Health(context.Context) ([]etcd.Health, error) {
 }
 
 // FakeMembers is the membership of an etcd. Fail has the errors to return, by method; Down has the errors of unreachable members,
-// by name.
+// by name. While Health fails, TellsPeers says whether the member at OwnPeer answers its peers.
 type FakeMembers struct {
-	etcd.Etcd // methods these phases don't call
-	List      []etcd.Member
-	Down      map[string]error
-	Fail      map[string]error
-	Did       []string
-	name      string // of the joining member, once it runs
+	etcd.Etcd  // methods these phases don't call
+	List       []etcd.Member
+	Down       map[string]error
+	Fail       map[string]error
+	Did        []string
+	TellsPeers bool
+	name       string // of the joining member, once it runs
 }
 
 func (m *FakeMembers) Members(context.Context) ([]etcd.Member, error) { return m.List, m.Fail["list"] }
 
-func (m *FakeMembers) Health(context.Context) ([]etcd.Health, error) {
+func (m *FakeMembers) Health(ctx context.Context) ([]etcd.Health, error) {
+	return m.HealthOf(ctx, m.List), m.Fail["health"]
+}
+
+func (m *FakeMembers) Peers(_ context.Context, urls []string) []etcd.Peer {
+	all := Silent(urls)
+	for i, url := range urls {
+		if m.TellsPeers && url == OwnPeer {
+			all[i] = etcd.Peer{URL: url, Members: m.List}
+		}
+	}
+	return all
+}
+
+func (m *FakeMembers) HealthOf(_ context.Context, members []etcd.Member) []etcd.Health {
 	var all []etcd.Health
-	for _, e := range m.List {
+	for _, e := range members {
 		err := m.Down[e.Name]
 		if e.Name == "" {
 			err = errors.New("it has not started yet")
 		}
 		all = append(all, etcd.Health{Member: e, Answers: err == nil, Err: err})
 	}
-	return all, m.Fail["health"]
+	return all
 }
 
 func (m *FakeMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }

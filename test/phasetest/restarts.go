@@ -93,6 +93,11 @@ func (r EtcdRestart) AwaitsAPIServer(t *testing.T) {
 // Lease is free afterwards, because nothing was stopped.
 func (r EtcdRestart) SparesEtcd(t *testing.T) {
 	down := errors.New("connection refused")
+	// deaf is an etcd that serves no clients, but tells its peers about its members. cp3 is why the third doesn't work.
+	deaf := func(members int, cp3 error) Voters {
+		three := []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: OwnPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}, {ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"}}
+		return Voters{FakeMembers: FakeMembers{List: three[:members], Down: map[string]error{"cp-1": down, "cp-3": cp3}, Fail: map[string]error{"health": down}, TellsPeers: true}}
+	}
 	for name, row := range map[string]struct {
 		etcd    Voters
 		stopped bool // etcd's container, before the run
@@ -104,6 +109,9 @@ func (r EtcdRestart) SparesEtcd(t *testing.T) {
 		"another is down, and that's ignored": {Voters{Cp3: down}, false, "etcdquorum", true},
 		"another is down, and all's ignored":  {Voters{Cp3: down}, false, "all", false},
 		"nobody can be asked":                 {Voters{FakeMembers: FakeMembers{Fail: map[string]error{"health": down}}}, false, "", false},
+		"serves no clients, alone":            {deaf(1, nil), false, "", true},
+		"serves no clients, others work":      {deaf(3, nil), false, "", true},
+		"serves no clients, another is down":  {deaf(3, down), false, "", false},
 		"this one does not run":               {Voters{Own: down, Cp3: down}, true, "", true},
 		"this one does not answer":            {Voters{Own: down, Cp3: down}, false, "", false},
 		"this one has no leader":              {Voters{Own: down, Cp2: down, Cp3: down, Leaderless: true}, false, "", true},

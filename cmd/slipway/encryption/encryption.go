@@ -64,7 +64,7 @@ func newDisable(g *cli.Globals) *cobra.Command {
 // command completes a command. o has the flags of one that restarts the API server.
 func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run, o *config.TrialFlags) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := finishFirst(cmd, g); err != nil {
+		if err := finishFirst(cmd, g, o); err != nil {
 			return err
 		}
 		p, change, err := load(cmd, g, o)
@@ -113,12 +113,15 @@ func load(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) (*env.Parts,
 
 // finishFirst ends a restart of the API server that was interrupted, if the unit that watches hasn't done so yet. It also refuses a
 // host that isn't a control plane.
-func finishFirst(cmd *cobra.Command, g *cli.Globals) error {
+func finishFirst(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) error {
 	p, err := env.NewRunningControlPlaneParts(cmd, g)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
+	if o != nil {
+		p.Ignore(o.IgnorePreflightErrors)
+	}
 	unfinished, err := reconfigure.Unfinished(p.Env)
 	if err != nil || unfinished == nil {
 		return err

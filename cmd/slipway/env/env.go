@@ -35,6 +35,11 @@ type Parts struct {
 	Last   []string // the lines kubeadm users' scripts expect at the end of a run
 }
 
+// Ignore makes the workflows report these checks' errors as warnings.
+func (p *Parts) Ignore(checks []string) {
+	p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.IgnorePreflightErrors = checks })
+}
+
 // Run runs a workflow whose phases print all of its result.
 func (p *Parts) Run(ctx context.Context, workflow []step.Phase, skip []string) error {
 	defer p.Close()

@@ -28,7 +28,7 @@ func newRecover(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.IgnorePreflightErrors = o.IgnorePreflightErrors })
+			p.Ignore(o.IgnorePreflightErrors)
 			r, err := recovery.New(cmd.Context(), p.Env, recovery.Options{Drop: o.DropUncommitted, Abandon: o.Abandon})
 			if err != nil {
 				p.Close()

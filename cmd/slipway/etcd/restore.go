@@ -54,7 +54,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.IgnorePreflightErrors = o.IgnorePreflightErrors })
+			p.Ignore(o.IgnorePreflightErrors)
 			from := snapshot.Source{File: file}
 			if from.With, err = open.Identities(p.Env.Host); err != nil {
 				p.Close()

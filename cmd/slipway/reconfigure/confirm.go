@@ -23,7 +23,7 @@ import (
 
 // answer tells the change on trial what becomes of it, and waits until that's done. The run that waits for the answer holds the
 // node's lock, or the unit that watches does; if neither runs, this process does what the answer says.
-func answer(cmd *cobra.Command, g *cli.Globals, says trial.Answer) error {
+func answer(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, says trial.Answer) error {
 	asked, locked := false, (*host.LockedError)(nil)
 	until := retry.Policy{First: lockInterval, Retryable: func(err error) bool { return errors.As(err, &locked) }}
 	return until.Do(cmd.Context(), func(ctx context.Context) error {
@@ -32,6 +32,7 @@ func answer(cmd *cobra.Command, g *cli.Globals, says trial.Answer) error {
 			return err
 		}
 		defer p.Close()
+		p.Ignore(o.IgnorePreflightErrors)
 		workflow, err := reconfigure.Answer(p.Env, says, asked)
 		if err != nil {
 			return err
@@ -52,7 +53,7 @@ func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) erro
 		return err
 	}
 	if waits {
-		return answer(cmd, g, trial.Refused)
+		return answer(cmd, g, o, trial.Refused)
 	}
 	c := changing{o: o, living: env.NewRunningNodeParts, phases: (*reconfigure.Run).RevertPhases, load: func(in *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
 		return reconfigure.NewRevert(cmd.Context(), in.Host, l)
@@ -60,8 +61,9 @@ func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) erro
 	return c.run(cmd, g)
 }
 
-// finishFirst ends an earlier change whose run is gone, so that another one can begin.
-func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
+// finishFirst ends an earlier change whose run is gone, so that another one can begin. ignore has the checks whose errors don't keep it
+// from going back.
+func finishFirst(cmd *cobra.Command, g *cli.Globals, living living, ignore []string) error {
 	found := false
 	err := withUnfinished(cmd, g, living, func(p *env.Parts, r *trial.Record) error {
 		if found = r != nil; !found {
@@ -70,6 +72,7 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if err := reconfigure.CheckAnswered(p.Env, r); err != nil { // before the run that waits for the answer says that it has the node's lock
 			return err
 		}
+		p.Ignore(ignore)
 		return p.Run(cmd.Context(), reconfigure.FinishAndAwaitAPI(), nil)
 	})
 	if err != nil || !found {

@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
@@ -56,9 +58,13 @@ func TestFinishFirst(t *testing.T) {
 			n.Timeouts.KubernetesAPICall = time.Second
 			cmd := &cobra.Command{}
 			cmd.SetContext(t.Context())
+			var first *env.Parts
 			err := finishFirst(cmd, g, func(*cobra.Command, *cli.Globals) (*env.Parts, error) {
-				return test.mode(g).LivingParts(n, linux.NewAt(root)), nil
-			})
+				p := test.mode(g).LivingParts(n, linux.NewAt(root))
+				first = cmp.Or(first, p)
+				return p, nil
+			}, []string{fault.EtcdQuorum})
+			fact.List(t, first.Env.Config.IgnorePreflightErrors, fault.EtcdQuorum)
 			fact.Error(t, err, test.facts...)
 			if now := fixture.Get(t, root, record); !strings.Contains(now, test.state) {
 				t.Errorf("the change became %s\n%s", now, &errs)

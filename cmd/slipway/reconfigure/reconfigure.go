@@ -40,7 +40,7 @@ func New(g *cli.Globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.Confirm:
-				return answer(cmd, g, trial.Confirmed)
+				return answer(cmd, g, o, trial.Confirmed)
 			case o.Revert:
 				return revert(cmd, g, o)
 			case o.ConfigFile == "" && o.Profile == "" && !o.Edit:
@@ -96,7 +96,7 @@ func (c changing) run(cmd *cobra.Command, g *cli.Globals) error {
 	if try := c.o.Try; try < 0 || try > trial.LongestWait {
 		return fault.New("--try "+try.String()+" is not between 0 and "+trial.LongestWait.String(), "give the time you need to look at the change, such as --try 2m")
 	}
-	if err := finishFirst(cmd, g, c.living); err != nil {
+	if err := finishFirst(cmd, g, c.living, c.o.IgnorePreflightErrors); err != nil {
 		return err
 	}
 	p, run, err := c.parts(cmd, g)
