@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -38,9 +39,11 @@ type EtcdJournal struct {
 	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
 	Revision int64    `json:"revision,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
-	// Replaced means that the new data is in place, Serves that the control plane works with it.
-	Replaced bool `json:"exchanged,omitempty"`
-	Serves   bool `json:"serves,omitempty"`
+	// Replaced means that the new data is in place, Serves that the control plane works with it. Since is when a restore put it there;
+	// zero if it's not known.
+	Replaced bool      `json:"exchanged,omitempty"`
+	Serves   bool      `json:"serves,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
 }
 
 // StartedWithoutData reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.
