@@ -36,9 +36,11 @@ type EtcdJournal struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Others names the other members, which the new data doesn't have.
 	Others []string `json:"others,omitempty"`
-	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
+	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown. Unmarked are
+	// the labels and taints of a control plane that this host's Node didn't have.
 	Revision int64    `json:"revision,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
+	Unmarked []string `json:"unmarked,omitempty"`
 	// Replaced means that the new data is in place, Serves that the control plane works with it. Since is when a restore put it there;
 	// zero if it's not known.
 	Replaced bool      `json:"exchanged,omitempty"`

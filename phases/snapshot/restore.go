@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -166,8 +167,11 @@ func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	if err != nil {
 		r.unsure = append(r.unsure, "which Nodes have joined since the snapshot, because the API does not answer")
 	}
-	r.journal.Nodes = nil
+	r.journal.Nodes, r.journal.Unmarked = nil, nil
 	for i := range nodes {
+		if nodes[i].Name == thisnode.RegisteredName(env.Host, env.Config) {
+			r.journal.Unmarked = node.MarkNames(node.MarkLacking(&nodes[i], node.ControlPlaneMark(env.Config)))
+		}
 		r.journal.Nodes = append(r.journal.Nodes, nodes[i].Name)
 	}
 }
