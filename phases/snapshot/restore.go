@@ -197,6 +197,9 @@ func (r *Restore) Summary() string {
 	if len(r.Running) > 0 {
 		text += "\nThese members of etcd run, and have to be reset first: " + strings.Join(r.Running, ", ")
 	}
+	if len(r.Foreign) > 0 {
+		text += "\nSomething answers in place of these members of etcd, which must never run again: " + strings.Join(r.Foreign, ", ")
+	}
 	if len(r.Silent) > 0 {
 		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")
 	}
