@@ -60,6 +60,7 @@ type PatchSet struct {
 	Ignored []Fault
 
 	patches []patch
+	dir     string
 }
 
 // ParsePatches parses the files of a patches directory, named TARGET[SUFFIX][+TYPE].{yaml,json}. They apply in the order of their
@@ -219,7 +220,9 @@ func ReadPatches(host files, dir string) (PatchSet, error) {
 		}
 		list = append(list, PatchFile{Name: entry.Name(), Data: data})
 	}
-	return ParsePatches(list)
+	set, err := ParsePatches(list)
+	set.dir = dir
+	return set, err
 }
 
 // FilesWith names the files of a target's patches that contain a value.
@@ -243,7 +246,7 @@ func (s PatchSet) Apply(target string, doc []byte, typed any) ([]byte, error) {
 		}
 		next, err := p.apply(current, typed)
 		if err != nil {
-			return nil, errors.Wrapf(err, "patch %s, line %d: cannot patch %s", p.file, p.line, target)
+			return nil, errors.Wrapf(err, "patch %s, line %d: cannot patch %s", path.Join(s.dir, p.file), p.line, target)
 		}
 		current, applied = next, true
 	}

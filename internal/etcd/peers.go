@@ -5,13 +5,17 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/bbolt"
@@ -27,7 +31,18 @@ type Peer struct {
 	URL string
 	// Members are all the members known to the etcd there, with itself. If Err is set, no etcd has answered.
 	Members []Member
+	// Cluster is the ID of its etcd cluster; 0 if it doesn't say.
+	Cluster uint64
 	Err     error
+	// Stranger is set if something accepts connections there, and shows neither a certificate from etcd's CA nor, without TLS, a
+	// cluster's ID. It may be anything.
+	Stranger bool
+}
+
+// Foreign reports whether something accepts connections at the URL, and isn't known to be a member of the cluster with this ID: it's a
+// Stranger, or names another cluster. An ID of 0 is unknown.
+func (p Peer) Foreign(cluster uint64) bool {
+	return p.Alive() && (p.Stranger || cluster != 0 && p.Cluster != 0 && p.Cluster != cluster)
 }
 
 // Alive reports whether something at the URL accepts connections. It's the etcd, even if its answer is of no use: a certificate may have
@@ -61,53 +76,78 @@ var ErrNotAsked = errors.New("a plan asks no member of etcd")
 // peerMembers is the path at which a member lists the members to its peers. A joining member asks there.
 const peerMembers = "/members"
 
+// clusterHeader has the ID of the etcd cluster in such an answer.
+const clusterHeader = "X-Etcd-Cluster-ID"
+
 func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return parallel.Map(urls, 0, func(url string) Peer {
-		members, err := r.peer(ctx, url)
-		return Peer{url, members, err}
+		p := Peer{URL: url}
+		p.Err = r.askPeer(ctx, &p)
+		return p
 	})
 }
 
-// peer asks the etcd at a peer URL. The server's certificate must come from etcd's CA, unless the URL is of http.
-func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
+// askPeer asks the etcd at a peer URL. The server's certificate must come from etcd's CA, unless the URL is of http.
+func (r *Real) askPeer(ctx context.Context, p *Peer) error {
 	trust, err := r.tls()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+peerMembers, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.URL, "/")+peerMembers, nil)
 	if err != nil {
-		return nil, errors.WithStack(err)
+		return errors.WithStack(err)
 	}
 	conn, err := dial.TCP(ctx, request.URL.Host)
 	if err != nil {
-		return nil, errors.WithMessage(err, strings.TrimPrefix(url, scheme))
+		return errors.WithMessage(err, strings.TrimPrefix(p.URL, scheme))
 	}
 	defer conn.Close()
+	var trusted atomic.Bool
+	trust.VerifyConnection = func(tls.ConnectionState) error { trusted.Store(true); return nil }
 	accepted := func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	transport := &http.Transport{TLSClientConfig: trust, DialContext: accepted, DisableKeepAlives: true} // and no proxy
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, AcceptedError{errors.Wrap(err, strings.TrimPrefix(url, scheme))}
+		p.Stranger = !trusted.Load() && !isIssuedBy(trust.RootCAs, err)
+		return AcceptedError{errors.Wrap(err, strings.TrimPrefix(p.URL, scheme))}
 	}
 	defer answer.Body.Close()
-	return readPeer(answer), nil
+	p.Members, p.Cluster = readPeer(answer)
+	p.Stranger = !trusted.Load() && p.Cluster == 0
+	return nil
+}
+
+// isIssuedBy reports whether a certificate that TLS has refused is from one of the CAs all the same: it has expired, or is for another
+// address.
+func isIssuedBy(cas *x509.CertPool, err error) bool {
+	var refused *tls.CertificateVerificationError
+	if !errors.As(err, &refused) || cas == nil || len(refused.UnverifiedCertificates) == 0 {
+		return false
+	}
+	leaf, between := refused.UnverifiedCertificates[0], x509.NewCertPool()
+	for _, c := range refused.UnverifiedCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: cas, Intermediates: between, CurrentTime: leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err == nil
 }
 
 // readPeer reads an answer. Whatever it says, the member runs.
-func readPeer(answer *http.Response) (members []Member) {
+func readPeer(answer *http.Response) (members []Member, cluster uint64) {
 	const most = 1 << 20
+	cluster, _ = strconv.ParseUint(answer.Header.Get(clusterHeader), 16, 64)
 	data, err := io.ReadAll(io.LimitReader(answer.Body, most))
 	var list []storedMember
 	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(data, &list) != nil {
-		return nil
+		return nil, cluster
 	}
 	for _, m := range list {
 		members = append(members, m.member())
 	}
-	return members
+	return members, cluster
 }
 
 // ErrOpen is the error of StoredMembers if an etcd has the database open.

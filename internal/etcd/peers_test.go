@@ -6,10 +6,12 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -85,6 +87,48 @@ func TestPeers(t *testing.T) {
 	}
 	if found := NewPlan(nil).Peers(t.Context(), urls); len(found) != len(urls) || !errors.Is(found[0].Err, ErrNotAsked) {
 		t.Errorf("a plan: %+v", found)
+	}
+}
+
+// issued is a certificate from a CA that was valid for a time, in hours from now.
+func issued(t *testing.T, ca tls.Certificate, from, until time.Duration) tls.Certificate {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, ca.Leaf.PublicKey, ca.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: ca.PrivateKey, Leaf: ca.Leaf}
+}
+
+// TestForeignPeers: what accepts connections at a peer URL is a stranger unless a certificate from etcd's CA shows otherwise, even one
+// that has expired.
+func TestForeignPeers(t *testing.T) {
+	dir := t.TempDir()
+	pair, other := certificate(t, dir), certificate(t, t.TempDir())
+	r := New(Options{CA: filepath.Join(dir, "crt"), Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"), ReadFile: os.ReadFile})
+	named := func(id string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Etcd-Cluster-ID", id) }))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	for name, c := range map[string]struct {
+		url     string
+		foreign bool
+	}{
+		"a member":                      {peerServer(t, pair, toldPeers, http.StatusOK), false},
+		"a member that cannot answer":   {peerServer(t, pair, "", http.StatusInternalServerError), false},
+		"an expired certificate":        {peerServer(t, issued(t, pair, -50*time.Minute, -10*time.Minute), toldPeers, http.StatusOK), false},
+		"another CA's":                  {peerServer(t, other, toldPeers, http.StatusOK), true},
+		"another CA's, expired":         {peerServer(t, issued(t, other, -50*time.Minute, -10*time.Minute), toldPeers, http.StatusOK), true},
+		"no TLS":                        {"http" + strings.TrimPrefix(peerServer(t, pair, "", http.StatusOK), "https"), true},
+		"no TLS, and this cluster's ID": {named("1f"), false},
+		"no TLS, and another cluster's": {named("2f"), true},
+		"nothing that accepts":          {gone(t), false},
+	} {
+		if p := r.Peers(t.Context(), []string{c.url})[0]; p.Foreign(0x1f) != c.foreign {
+			t.Errorf("%s is foreign: %t; cluster %x, stranger %t (%v)", name, !c.foreign, p.Cluster, p.Stranger, p.Err)
+		}
 	}
 }
 

@@ -6,24 +6,18 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
-
-// labelExcludeFromLBs marks control planes, besides cluster.LabelControlPlane:
-// https://kubernetes.io/docs/reference/labels-annotations-taints/
-const labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 func markControlPlane() step.Phase {
 	return step.Phase{
@@ -46,7 +40,7 @@ func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
-		mark := cluster.Mark{Labels: map[string]string{cluster.LabelControlPlane: "", labelExcludeFromLBs: ""}, Taints: n.Taints}
+		mark := node.ControlPlaneMark(n)
 		marked, err := marksKept(ctx, env, mark)
 		if err != nil {
 			return err
@@ -75,7 +69,7 @@ func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, err
 	if _, marked := live.Labels[cluster.LabelControlPlane]; !marked {
 		return false, nil
 	}
-	if lacks := marksLacking(live, mark); len(lacks) > 0 {
+	if lacks := node.MarkNames(node.MarkLacking(live, mark)); len(lacks) > 0 {
 		writer := "init phase mark-control-plane"
 		if env.Config.Join != nil {
 			writer = "join phase control-plane-join mark-control-plane"
@@ -84,21 +78,6 @@ func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, err
 			Remedy: fmt.Sprintf("to add it, run `slipway %s`", writer), Ours: strings.Join(lacks, "\n") + "\n"})
 	}
 	return true, nil
-}
-
-func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
-	var lacks []string
-	for _, label := range slices.Sorted(maps.Keys(mark.Labels)) {
-		if _, there := node.Labels[label]; !there {
-			lacks = append(lacks, "label "+label)
-		}
-	}
-	for _, taint := range mark.Taints {
-		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
-			lacks = append(lacks, "taint "+taint.ToString())
-		}
-	}
-	return lacks
 }
 
 // markRegistered marks this node. When init runs again, the Node may have been deleted while its kubelet was running, so it

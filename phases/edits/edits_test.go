@@ -6,6 +6,7 @@ package edits
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,33 @@ func TestChangedConfiguration(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNamesOfPrintedPatches: certain and doubtful edits of a component get patches of different names, and so do later edits, because one
+// directory may hold all of them.
+func TestNamesOfPrintedPatches(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	s.EditPod(t, manifests.ControllerManagerName, "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --concurrent-service-syncs=1\n")
+	printed := func() (names []string) {
+		list, err := editsHere(t.Context(), s.Env)
+		phasetest.Fatal(t, err)
+		for _, e := range list {
+			if e.edited == nil {
+				continue
+			}
+			e.suffix, e.doubtful = patchSuffix(s.Env), new(*e.edited)
+			for _, f := range e.findings() {
+				names = append(names, regexp.MustCompile(`kube-controller-manager\S*\.yaml`).FindAllString(f.Remedy, -1)...)
+			}
+		}
+		return names
+	}
+	fact.List(t, printed(), "kube-controller-manager0+json.yaml", "kube-controller-manager0-doubtful+json.yaml")
+	s.Put(t, "/patches/kube-scheduler+merge.yaml", "metadata: {labels: {a: b}}\n")
+	s.Config.PatchesDir = "/patches"
+	fact.List(t, printed(), "kube-controller-managerzz-edits+json.yaml", "kube-controller-managerzz-edits-doubtful+json.yaml")
+	s.Put(t, "/patches/kube-controller-managerzz-edits+merge.yaml", "metadata: {labels: {a: b}}\n")
+	fact.List(t, printed(), "kube-controller-managerzzz-edits+json.yaml", "kube-controller-managerzzz-edits-doubtful+json.yaml")
 }
 
 // TestChangedPatches: values from today's patches aren't edits, even if other patches made the Pod. Other edits are still found.

@@ -87,7 +87,11 @@ func (e podEdits) remedy(edited *editedPod, ofUpgrade, ofChange string) string {
 	if e.suffix == "" {
 		return ofUpgrade
 	}
-	files, err := edited.patches(e.suffix)
+	suffix := e.suffix
+	if edited == e.doubtful { // an operator may save it beside that of certain edits
+		suffix += doubtfulSuffix
+	}
+	files, err := edited.patches(suffix)
 	if err != nil {
 		return ofChange
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,12 +61,18 @@ const (
 	sidecarsSuffix = "-sidecars"
 )
 
-// patchSuffix follows the target in a patch's name.
+// patchSuffix follows the target in a patch's name. With patches already, it sorts after theirs, and no patch of earlier edits has it: an
+// operator may save both in the same directory.
 func patchSuffix(env *step.Env) string {
-	if env.Config.PatchesDir != "" {
-		return "zz-edits" // sorts after the existing patches
+	if env.Config.PatchesDir == "" {
+		return "0"
 	}
-	return "0"
+	files, _ := env.Host.ReadDir(env.Config.PatchesDir) // the patches report an error themselves
+	suffix := "zz-edits"
+	for slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.Contains(f.Name(), suffix) }) {
+		suffix = "z" + suffix
+	}
+	return suffix
 }
 
 // patches returns a JSON patch of the command line, as lists without keys can't be merged, and a merge patch of everything else.

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -204,4 +205,15 @@ func TestDroppedBuilds(t *testing.T) {
 	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...)
 	s.Config.Upgrade.From = "v1.36.4+own.1"
 	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env))
+}
+
+// TestErrorsNamePatches: an error of a patch says where it is, whether it can't be read or can't be applied.
+func TestErrorsNamePatches(t *testing.T) {
+	for name, text := range map[string]string{"kube-scheduler+jsn.yaml": "[]\n", "kube-scheduler+json.yaml": "- {op: remove, path: /spec/nothing}\n"} {
+		s := phasetest.PlaneToUpgrade(t)
+		s.Put(t, "/patches/"+name, text)
+		s.Config.PatchesDir = "/patches"
+		_, err := node.StaticPodYAML(s.Env, manifests.SchedulerName, manifests.HostView{}, nil)
+		fact.Error(t, err, "/patches", name)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -35,12 +36,16 @@ type EtcdJournal struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Others names the other members, which the new data doesn't have.
 	Others []string `json:"others,omitempty"`
-	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
+	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown. Unmarked are
+	// the labels and taints of a control plane that this host's Node didn't have.
 	Revision int64    `json:"revision,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
-	// Replaced means that the new data is in place, Serves that the control plane works with it.
-	Replaced bool `json:"exchanged,omitempty"`
-	Serves   bool `json:"serves,omitempty"`
+	Unmarked []string `json:"unmarked,omitempty"`
+	// Replaced means that the new data is in place, Serves that the control plane works with it. Since is when a restore put it there;
+	// zero if it's not known.
+	Replaced bool      `json:"exchanged,omitempty"`
+	Serves   bool      `json:"serves,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
 }
 
 // StartedWithoutData reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.

@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // EtcdOthers finds out which other members etcd has, and whether they run: data that's restored begins a cluster of one member,
@@ -31,13 +30,16 @@ type EtcdOthers struct {
 	Own     manifests.LocalMember
 	Data    string
 	Earlier []etcd.Member
-	// Revision is the keys' present revision: etcd's, or else as stored; 0 if it's unknown. Running names the others that answer, Silent
-	// all others. Cluster is the ID of the etcd cluster, 0 unless this node's member answers.
-	Revision        int64
-	Cluster         uint64
-	Running, Silent []string
+	// Revision is the keys' present revision: etcd's, or else as stored; 0 if it's unknown. Running names the others that answer, Foreign
+	// those at whose addresses something answers that isn't known to be of this etcd, and Silent all others. Cluster is the ID of the etcd
+	// cluster, 0 unless this node's member answers.
+	Revision                 int64
+	Cluster                  uint64
+	Running, Foreign, Silent []string
 
 	members []*otherMember
+	// elsewhere labels all members with a foreign answer, even if they have left.
+	elsewhere []string
 	// known is set if etcd, its data or the API lists the present members; unread says why the data doesn't. planned marks a
 	// plan.
 	known, planned bool
@@ -46,10 +48,11 @@ type EtcdOthers struct {
 
 // otherMember may be a member of etcd beside this node's. Its name is empty if unknown.
 type otherMember struct {
-	name string
-	urls []string
-	runs bool
-	why  []string // its URLs don't answer
+	name    string
+	urls    []string
+	runs    bool
+	foreign []etcd.Peer // answers at its URLs that don't seem to be its own
+	why     []string    // the others don't answer
 }
 
 func (m *otherMember) label() string { return cmp.Or(m.name, strings.Join(m.urls, ", ")) }
@@ -86,13 +89,21 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	}
 	o.gather(ctx, env, all, own >= 0)
 	o.askOthers(ctx, env)
+	for _, m := range o.members {
+		if !m.runs && len(m.foreign) > 0 {
+			o.elsewhere = append(o.elsewhere, m.label())
+		}
+	}
 	if own >= 0 && all[own].Err == nil { // with a leader, it knows who has left
 		o.members = slices.DeleteFunc(o.members, func(m *otherMember) bool { return !m.runs && !isAmong(all, m) })
 	}
 	for _, m := range o.members {
-		if m.runs {
+		switch {
+		case m.runs:
 			o.Running = append(o.Running, m.label())
-		} else {
+		case len(m.foreign) > 0:
+			o.Foreign = append(o.Foreign, m.label())
+		default:
 			o.Silent = append(o.Silent, m.label())
 		}
 	}
@@ -231,6 +242,8 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 		for _, m := range o.members {
 			switch {
 			case !slices.Contains(m.urls, peer.URL):
+			case peer.Foreign(o.Cluster):
+				m.foreign = append(m.foreign, peer)
 			case peer.Alive():
 				m.runs = true
 			default:
@@ -240,49 +253,15 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 	}
 }
 
-// EtcdOthersCheck is a check of what was found about the other members.
-func EtcdOthersCheck(found func() []fault.Finding) preflight.Check {
-	return preflight.Check{Name: fault.EtcdOtherMembers, Description: "no other member of etcd runs", Run: func(context.Context, preflight.View) []fault.Finding { return found() }}
-}
-
-// Findings are the members that run, or may: they don't answer, or are unknown. Nobody can ignore a member that runs.
-func (o *EtcdOthers) Findings() (found []fault.Finding) {
-	if len(o.Running) > 0 {
-		runs := fault.NewFinding(fault.EtcdOtherMembers, fault.Error, o.resetOthers()+" once everything else is as it should be, and run this command again", "%s", o.othersRun())
-		runs.Final = true
-		found = append(found, runs)
-	}
-	return append(found, o.unsure()...)
-}
-
-// unsure are the members that may run.
-func (o *EtcdOthers) unsure() []fault.Finding {
-	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
-	switch {
-	case o.planned:
-		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Unasked, "", "whether other members of etcd run")}
-	case len(o.Silent) > 0:
-		var why []string
-		for _, m := range slices.DeleteFunc(slices.Clone(o.members), func(m *otherMember) bool { return m.runs }) {
-			why = append(why, m.label()+" ("+cmp.Or(strings.Join(m.why, "; "), "its address is not known")+")")
-		}
-		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start them and run `slipway reset` there, or "+remedy,
-			"other members of etcd do not answer, so it is not known whether they run: %s. They would carry on with their own data", strings.Join(why, ", "))}
-	case !o.known:
-		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start this node's etcd, or "+remedy,
-			"it is not known which members etcd has now: neither this node's etcd nor the API answers, and its data does not say (%s). Others may have joined since the snapshot, and would carry on with their own data", o.unread)}
-	}
-	return nil
-}
-
-// Names returns the names of the others, which the restored cluster doesn't have.
+// Names returns the names of the others, which the restored cluster doesn't have. A host that answers in place of a former member is none
+// to reset.
 func (o *EtcdOthers) Names() []string {
 	names := slices.Concat(o.Running, o.Silent)
 	for _, m := range o.Earlier {
 		names = append(names, m.Label())
 	}
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == o.Own.Name })
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == o.Own.Name || slices.Contains(o.elsewhere, name) })
 }
 
 // SayRejoin says how control planes come back that aren't members of the restored etcd.

@@ -5,9 +5,13 @@ package node_test
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -46,4 +50,72 @@ func TestOthersWithSeveralURLs(t *testing.T) {
 	}
 	fact.List(t, o.Running, "cp-2")
 	fact.List(t, o.Silent)
+}
+
+// elsewhere is an etcd of cp-1 and cp-2. At the peer URLs of cp-2 to cp-5, something else answers: hosts of other clusters.
+type elsewhere struct {
+	etcd.Etcd
+	fails error // of cp-1
+}
+
+func (e elsewhere) Health(context.Context) ([]etcd.Health, error) {
+	return []etcd.Health{
+		{Member: etcd.Member{ID: 1, Cluster: 7, Name: "cp-1", PeerURL: "https://cp-1:2380"}, Answers: true, Err: e.fails},
+		{Member: etcd.Member{ID: 2, Cluster: 7, Name: "cp-2", PeerURL: "https://cp-2:2380"}},
+	}, nil
+}
+
+func (elsewhere) Peers(_ context.Context, urls []string) (all []etcd.Peer) {
+	for _, url := range urls {
+		p := etcd.Peer{URL: url, Stranger: true, Err: etcd.AcceptedError{Err: x509.UnknownAuthorityError{}}}
+		if url == "https://cp-4:2380" {
+			p = etcd.Peer{URL: url, Cluster: 8}
+		}
+		if url == "https://cp-5:2380" {
+			p = etcd.Peer{URL: url, Cluster: 7}
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// TestOthersElsewhere: a host that answers at a former member's address, and isn't one, is in nobody's way while etcd knows its members.
+// Otherwise the operator decides. A member that has identified itself is always in the way.
+func TestOthersElsewhere(t *testing.T) {
+	at := func(name string) etcd.Member { return etcd.Member{Name: name, PeerURL: "https://" + name + ":2380"} }
+	for name, c := range map[string]struct {
+		fails            error
+		earlier          []etcd.Member
+		running, foreign []string
+	}{
+		"they have left":        {nil, []etcd.Member{at("cp-3"), at("cp-4")}, nil, []string{"cp-2"}},
+		"no leader knows":       {errors.New("no leader"), []etcd.Member{at("cp-3"), at("cp-4")}, nil, []string{"cp-2", "cp-3", "cp-4"}},
+		"one is a member still": {nil, []etcd.Member{at("cp-3"), at("cp-5")}, []string{"cp-5"}, []string{"cp-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Etcd = elsewhere{fails: c.fails}
+			o := node.EtcdOthers{Own: manifests.LocalMember{Name: "cp-1", PeerURL: "https://cp-1:2380"}, Earlier: c.earlier}
+			phasetest.Fatal(t, o.Find(t.Context(), s.Env))
+			fact.List(t, o.Running, c.running...)
+			fact.List(t, o.Foreign, c.foreign...)
+			fact.List(t, o.Silent)
+			fact.List(t, o.Names(), c.running...)
+			var urls []string
+			for _, name := range c.foreign {
+				urls = append(urls, at(name).PeerURL)
+			}
+			var want []phasetest.FoundAs
+			if len(c.running) > 0 {
+				want = append(want, phasetest.FoundAs{Name: "error " + fault.EtcdOtherMembers, Facts: c.running})
+			}
+			found := o.Findings()
+			phasetest.CheckFindings(t, found, append(want, phasetest.FoundAs{Name: "error " + fault.EtcdOtherMembers, Facts: urls})...)
+			for _, f := range found {
+				if final := strings.Contains(f.Message, "cp-5"); f.Final != final || strings.Contains(f.Remedy, "--ignore-preflight-errors=EtcdOtherMembers") == final {
+					t.Errorf("final: %t: %s", f.Final, f)
+				}
+			}
+		})
+	}
 }

@@ -62,6 +62,7 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 		return err
 	})
 	if err != nil {
+		withdraw(ctx, env, purpose, err)
 		return Lease{}, err
 	}
 	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile

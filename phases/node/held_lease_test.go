@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -144,5 +145,55 @@ func TestDeletedLease(t *testing.T) {
 	held := (*HeldError)(nil)
 	if _, err := takeLease(t.Context(), second, ForUpgrade, nil); !errors.As(err, &held) || s.Holder(t) != "cp-1" {
 		t.Errorf("the second: %v, holder %q", err, s.Holder(t))
+	}
+}
+
+// lostAnswers is an API that writes, or not, and whose answers to the first writes are lost.
+type lostAnswers struct {
+	cluster.Cluster
+	left   int
+	writes bool
+}
+
+func (l *lostAnswers) Update(ctx context.Context, obj cluster.Object, change func() (bool, error)) (found bool, err error) {
+	if l.left--; l.left < 0 {
+		return l.Cluster.Update(ctx, obj, change)
+	}
+	if l.writes {
+		found, err = l.Cluster.Update(ctx, obj, change)
+	}
+	return found, cmp.Or(err, context.DeadlineExceeded)
+}
+
+// TestLostAnswer: a run that ends because the answer to its write of the Lease was lost leaves the Lease as it was.
+func TestLostAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		before Purpose // of this node; empty without a holder
+		writes bool
+		holder string
+	}{
+		"written":                       {"", true, ""},
+		"not written":                   {"", false, ""},
+		"an earlier run's, written":     {ForRenewal, true, "cp-1"},
+		"an earlier run's, not written": {ForUpgrade, false, "cp-1"},
+		"an earlier upgrade's, written": {ForUpgrade, true, "cp-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			lease := newUpgradeLease()
+			phasetest.Fatal(t, s.API.Ensure(t.Context(), lease))
+			if c.before != "" {
+				s.HoldsFor(t, "cp-1", string(c.before), time.Minute)
+			}
+			s.Cluster = &lostAnswers{Cluster: s.API, left: 1, writes: c.writes}
+			_, err := AcquireLease(t.Context(), s.Env, ForConfiguration)
+			if !errors.Is(err, context.DeadlineExceeded) || s.Holder(t) != c.holder {
+				t.Errorf("error %v, holder %q", err, s.Holder(t))
+			}
+			_, err = s.API.Get(t.Context(), lease)
+			if phasetest.Fatal(t, err); c.before != "" && purposeOf(lease) != c.before {
+				t.Errorf("the purpose is %s", purposeOf(lease))
+			}
+		})
 	}
 }

@@ -132,7 +132,12 @@ func (w *leaseWatch) abandoned(env *step.Env) *HeldError {
 // holder. Another holder loses the Lease only if its Node is gone, or if it's `abandoned` and hasn't renewed the Lease since.
 func takeLease(ctx context.Context, env *step.Env, purpose Purpose, abandoned *HeldError) (before Purpose, err error) {
 	lease := newUpgradeLease()
-	first := true
+	first, writes := true, false
+	defer func() {
+		if err != nil && writes && !errors.As(err, new(*HeldError)) {
+			err = mayHoldError{err, before}
+		}
+	}()
 	take := func() (bool, error) {
 		if err := mayTakeLease(ctx, env, lease, abandoned); err != nil {
 			return false, err
@@ -148,6 +153,7 @@ func takeLease(ctx context.Context, env *step.Env, purpose Purpose, abandoned *H
 			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(purpose))
 		}
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &env.Config.Name, &now
+		writes = true
 		return true, nil
 	}
 	found, err := env.Cluster.Update(ctx, lease, take)
@@ -164,6 +170,15 @@ func takeLease(ctx context.Context, env *step.Env, purpose Purpose, abandoned *H
 	}
 	return before, err
 }
+
+// mayHoldError is the error of a takeLease that has sent the Lease: it may be written, with only the answer lost. before is the earlier
+// purpose of this node.
+type mayHoldError struct {
+	error
+	before Purpose
+}
+
+func (e mayHoldError) Unwrap() error { return e.error }
 
 func mayTakeLease(ctx context.Context, env *step.Env, lease *coordinationv1.Lease, abandoned *HeldError) error {
 	holder := holderOf(lease)
@@ -207,6 +222,22 @@ func restorePurpose(ctx context.Context, env *step.Env, before Purpose) error {
 		return true, nil
 	})
 	return err
+}
+
+// withdraw leaves the Lease as it was before a takeLease that has failed, as far as the API answers now: this run ends, and others would
+// wait for it.
+func withdraw(ctx context.Context, env *step.Env, purpose Purpose, failed error) {
+	var maybe mayHoldError
+	if !errors.As(failed, &maybe) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTimeout)
+	defer cancel()
+	if maybe.before != "" {
+		_ = restorePurpose(ctx, env, maybe.before)
+	} else {
+		_ = returnLease(ctx, env, purpose)
+	}
 }
 
 // returnLease leaves the Lease without a holder, unless this node holds it for an unfinished change of its version, and purpose

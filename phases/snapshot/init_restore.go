@@ -247,7 +247,8 @@ func noData(env *step.Env, dir string) error {
 	return err
 }
 
-// ready fails if another member of the snapshot's cluster runs. Whether a silent one does is up to the operator. Then it checks the
+// ready fails if another member of the snapshot's cluster runs. Whether a silent one does, or one in whose place something else answers,
+// is up to the operator. Then it checks the
 // space.
 func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 	var urls []string
@@ -259,6 +260,8 @@ func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 	var found []fault.Finding
 	for _, peer := range env.Etcd.Peers(ctx, urls) {
 		switch {
+		case peer.Foreign(0): // the snapshot doesn't have its cluster's ID
+			found = append(found, node.NewForeignFinding(peer))
 		case peer.Alive():
 			return fault.New(fmt.Sprintf("a member of the snapshot's etcd runs at %s. It would carry on with its own data", peer.URL),
 				"run `slipway reset` on its host, or join this host to its cluster instead")

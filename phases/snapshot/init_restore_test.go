@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/binary"
 	"io/fs"
 	"maps"
@@ -202,7 +203,9 @@ func TestBareHostRefuses(t *testing.T) {
 			s.Put(t, "/var/lib/etcd/member/snap/db", "data")
 		},
 			[]string{"/var/lib/etcd/member", "`slipway etcd restore`"}},
-		"a member that runs":    {func(_ *testing.T, _ *phasetest.Stage, m *members, _ string) { m.running = true }, []string{"127.0.0.1:23800", "join"}},
+		"a member that runs": {func(_ *testing.T, _ *phasetest.Stage, m *members, _ string) { m.running = true }, []string{"127.0.0.1:23800", "join"}},
+		"another host at a member's address": {func(_ *testing.T, _ *phasetest.Stage, m *members, _ string) { m.elsewhere = true },
+			[]string{peer("cp-2"), "--ignore-preflight-errors=EtcdOtherMembers"}},
 		"a member that may run": {func(*testing.T, *phasetest.Stage, *members, string) {}, []string{fault.EtcdOtherMembers, "https://"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,8 +245,11 @@ func TestBareHostWithin(t *testing.T) {
 func (m *members) Peers(_ context.Context, urls []string) []etcd.Peer {
 	all := phasetest.Silent(urls)
 	for i := range all {
-		if m.running {
+		switch {
+		case m.running:
 			all[i].Err = nil
+		case m.elsewhere:
+			all[i].Err, all[i].Stranger = etcd.AcceptedError{Err: x509.UnknownAuthorityError{}}, true
 		}
 	}
 	return all

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -39,8 +40,9 @@ type Restore struct {
 	node.EtcdOthers
 	replacement node.EtcdDataReplacement
 	journal     node.EtcdJournal
-	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place.
-	begun, made bool
+	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place, and served if etcd may have
+	// run with it since: whatever was written then stays.
+	begun, made, served bool
 }
 
 // NewRestore reads the snapshot, and fails unless it fits this host's cluster. Members of etcd that still run are a finding: operators
@@ -137,7 +139,7 @@ func (r *Restore) resume(env *step.Env) (err error) {
 	case !r.begun:
 		r.journal = node.EtcdJournal{}
 	case r.journal.Command == restoreCommand && r.journal.From == r.File:
-		r.made = moved || r.journal.Replaced
+		r.made, r.served = moved || r.journal.Replaced, r.journal.Replaced
 	case r.journal.Replaced || !moved:
 		r.begun, r.journal = false, node.EtcdJournal{Manifest: r.journal.Manifest}
 	default:
@@ -165,15 +167,22 @@ func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	if err != nil {
 		r.unsure = append(r.unsure, "which Nodes have joined since the snapshot, because the API does not answer")
 	}
-	r.journal.Nodes = nil
+	r.journal.Nodes, r.journal.Unmarked = nil, nil
 	for i := range nodes {
+		if nodes[i].Name == thisnode.RegisteredName(env.Host, env.Config) {
+			r.journal.Unmarked = node.MarkNames(node.MarkLacking(&nodes[i], node.ControlPlaneMark(env.Config)))
+		}
 		r.journal.Nodes = append(r.journal.Nodes, nodes[i].Name)
 	}
 }
 
 // Summary says what is lost, before the user confirms.
 func (r *Restore) Summary() string {
-	if r.made {
+	switch {
+	case r.served:
+		return fmt.Sprintf("%s by a run that was interrupted. This finishes it, and restores nothing: everything written to the cluster since then stays. "+
+			"To restore the snapshot again, run this command once more afterwards.", r.restored())
+	case r.made:
 		return fmt.Sprintf("etcd's data is restored from %s already. This finishes the run that was interrupted.", r.File)
 	}
 	text := fmt.Sprintf("This restores etcd from %s, and restarts this control plane.\n", r.what())
@@ -187,6 +196,9 @@ func (r *Restore) Summary() string {
 	}
 	if len(r.Running) > 0 {
 		text += "\nThese members of etcd run, and have to be reset first: " + strings.Join(r.Running, ", ")
+	}
+	if len(r.Foreign) > 0 {
+		text += "\nSomething answers in place of these members of etcd, which must never run again: " + strings.Join(r.Foreign, ", ")
 	}
 	if len(r.Silent) > 0 {
 		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")
@@ -259,12 +271,25 @@ func (r *Restore) spaceQuestion() preflight.Check {
 		preflight.Need{Dir: filepath.Dir(r.Data), Bytes: r.need()})
 }
 
+// restored says when an earlier run restored etcd.
+func (r *Restore) restored() string {
+	text := "etcd was restored from " + r.File
+	if !r.journal.Since.IsZero() {
+		text += " at " + ui.Time(r.journal.Since)
+	}
+	return text
+}
+
 // finish ends the restore: the next one begins from the start.
 func (r *Restore) finish(_ context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config.Paths)); err != nil {
 		return err
 	}
-	env.UI.Nextf("etcd has the state of %s", r.File)
+	if r.served {
+		env.UI.Nextf("%s, and everything written since then is still there; to restore it again, run this command once more", r.restored())
+	} else {
+		env.UI.Nextf("etcd has the state of %s", r.File)
+	}
 	if kept, err := host.Exists(env.Host, r.replacement.OldData); err != nil || kept {
 		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)
 	}

@@ -48,7 +48,7 @@ func (r *Restore) replaceWithLease(ctx context.Context, env *step.Env, mine node
 		if err := r.replacement.Replace(env); err != nil {
 			return err
 		}
-		r.journal.Replaced = true
+		r.journal.Replaced, r.journal.Since = true, env.Host.Now().UTC()
 		if err := r.journal.Write(env); err != nil {
 			return err
 		}

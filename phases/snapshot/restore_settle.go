@@ -6,11 +6,9 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -38,18 +36,34 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 	if err := r.acceptsWrites(ctx, env); err != nil {
 		return err
 	}
+	if err := r.markAgain(ctx, env); err != nil {
+		return err
+	}
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := leaderLeases(ctx, env)
+	silent, err := r.awaitSettled(ctx, env, nodes)
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Waiting until the kubelets report, up to %s", kubeletTimeout)
-	silent, err := silentNodes(ctx, env, nodes)
+	now, err := env.Cluster.Nodes(ctx)
 	if err != nil {
 		return err
+	}
+	r.nameNodes(env, nodes, now, silent)
+	return nil
+}
+
+// awaitSettled waits for everything but silent Nodes, and returns their names.
+func (r *Restore) awaitSettled(ctx context.Context, env *step.Env, nodes []corev1.Node) (silent []string, err error) {
+	before, err := leaderLeases(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	env.UI.Printf("Waiting until the kubelets report, up to %s", kubeletTimeout)
+	if silent, err = silentNodes(ctx, env, nodes); err != nil {
+		return nil, err
 	}
 	works := &kubelets{}
 	for i := range nodes {
@@ -66,11 +80,10 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 		})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	works.warnUnreached(env)
-	r.nameNodes(env, nodes, silent)
-	return nil
+	return silent, nil
 }
 
 // leaderLeases returns when the controller manager and the scheduler last renewed their Leases, if they elect a leader at all.
@@ -197,26 +210,4 @@ func strayEndpoint(ctx context.Context, env *step.Env) error {
 		}
 	}
 	return nil
-}
-
-// nameNodes names the Nodes whose hosts don't fit the restored state.
-func (r *Restore) nameNodes(env *step.Env, restored []corev1.Node, silent []string) {
-	var unknown []string
-	for _, name := range r.journal.Nodes {
-		if !slices.ContainsFunc(restored, func(n corev1.Node) bool { return n.Name == name }) {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) > 0 {
-		env.UI.Warn("these nodes have joined since the snapshot, so the cluster does not know them any more: "+strings.Join(unknown, ", "),
-			"run `systemctl restart kubelet` on each: its kubelet registers the Node again. Their labels and taints are lost")
-	}
-	for _, name := range silent {
-		why := "its kubelet does not report"
-		if len(r.journal.Nodes) > 0 && !slices.Contains(r.journal.Nodes, name) {
-			why = "it had left the cluster after the snapshot"
-		}
-		env.UI.Warn(fmt.Sprintf("node %s is back with the snapshot, but %s", name, why),
-			fmt.Sprintf("if its host is gone for good, `slipway reset node %s` removes it here", name))
-	}
 }

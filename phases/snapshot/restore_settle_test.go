@@ -22,7 +22,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -43,11 +45,29 @@ type restoredAPI struct {
 	// no kubelet is reached.
 	lists     map[string][]corev1.Pod
 	unreached bool
+	// again are Nodes that kubelets have registered in the restored cluster, labels those of this host's Node, and marked what it got.
+	again  []string
+	labels map[string]string
+	marked []string
+}
+
+// node is a Node of the snapshot, from before the restore at noon, or one that's registered again.
+func (c *restoredAPI) node(name string) *corev1.Node {
+	n := cluster.NewNode(name)
+	if n.CreationTimestamp.Time = noon.Add(-time.Hour); slices.Contains(c.again, name) {
+		n.CreationTimestamp.Time = noon
+	}
+	return n
+}
+
+func (c *restoredAPI) MarkNode(_ context.Context, name string, mark cluster.Mark) error {
+	c.marked = append([]string{name}, node.MarkNames(mark)...)
+	return nil
 }
 
 func (c *restoredAPI) Nodes(context.Context) (list []corev1.Node, err error) {
 	for _, name := range c.nodes {
-		n, status := cluster.NewNode(name), corev1.ConditionTrue
+		n, status := c.node(name), corev1.ConditionTrue
 		if slices.Contains(c.notReady, name) {
 			status = corev1.ConditionUnknown
 		}
@@ -77,7 +97,9 @@ func (c *restoredAPI) AwaitReport(_ context.Context, name string, since time.Tim
 }
 
 func (c *restoredAPI) AwaitNode(_ context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
-	return check(cluster.NewNode(name), nil)
+	own := c.node(name)
+	own.Labels = c.labels
+	return check(own, nil)
 }
 
 // kubeletPods are the Pods in a kubelet's list.
@@ -239,6 +261,8 @@ func TestSettle(t *testing.T) {
 			nil, []string{"worker-1", "`slipway reset node worker-1`"}},
 		"a node had left, another has joined": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}},
 			[]string{"cp-1", "worker-2"}, nil, []string{"worker-2", "`systemctl restart kubelet`", "`slipway reset node worker-1`"}},
+		"a worker has joined, and its kubelet has restarted": {&restoredAPI{nodes: []string{"cp-1", "worker-2"}, again: []string{"worker-2"}},
+			[]string{"cp-1", "worker-2"}, nil, []string{"worker-2"}},
 		"a Pod that is gone": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 		"a Pod of the same name": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", ptr.To(true))},
 			pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other"}}}}, nil, []string{"shop/web-1", "Pod a"}, nil},
@@ -262,15 +286,57 @@ func TestSettle(t *testing.T) {
 			s.Put(t, "/etc/kubernetes/manifests/kube-controller-manager.yaml", "kind: Pod\nspec: {containers: [{name: c}]}\n")
 			s.Cluster = c.api
 			r := &Restore{}
-			r.journal.Nodes = c.present
+			r.journal.Nodes, r.journal.Since = c.present, noon
 			err := r.settle(t.Context(), s.Env)
 			if fact.Error(t, err, c.fails...); err != nil {
 				return
 			}
 			fact.In(t, s.Said.String(), c.says...)
-			if len(c.says) == 0 {
+			if fact.NotIn(t, s.Said.String(), "cp-1 has joined"); len(c.says) == 0 {
 				fact.NotIn(t, s.Said.String(), "worker-1")
 			}
 		})
 	}
+}
+
+// TestRestoreMarksAgain: a control plane that has joined since the snapshot gets back the label and the taint that it had.
+func TestRestoreMarksAgain(t *testing.T) {
+	label, exclude := "label "+cluster.LabelControlPlane, "label node.kubernetes.io/exclude-from-external-load-balancers"
+	taint := "taint " + config.ControlPlaneTaint + ":NoSchedule"
+	for name, c := range map[string]struct {
+		api      *restoredAPI
+		since    time.Time
+		unmarked []string
+		want     []string
+	}{
+		"joined since":                  {&restoredAPI{again: []string{"cp-1"}}, noon.Add(500 * time.Millisecond), nil, []string{"cp-1", label, exclude, taint}},
+		"joined since, without a taint": {&restoredAPI{again: []string{"cp-1"}}, noon, []string{taint}, []string{"cp-1", label, exclude}},
+		"joined since, marked already":  {&restoredAPI{again: []string{"cp-1"}, labels: map[string]string{cluster.LabelControlPlane: ""}}, noon, nil, nil},
+		"unmarked before":               {&restoredAPI{again: []string{"cp-1"}}, noon, []string{label, exclude, taint}, nil},
+		"unmarked in the snapshot":      {&restoredAPI{}, noon, nil, nil},
+		"a bare host, which init marks": {&restoredAPI{again: []string{"cp-1"}}, time.Time{}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, _ := alone(t)
+			c.api.nodes = []string{"cp-1"}
+			s.Cluster = c.api
+			r := &Restore{}
+			r.journal.Since, r.journal.Unmarked = c.since, c.unmarked
+			phasetest.Fatal(t, r.settle(t.Context(), s.Env))
+			fact.List(t, c.api.marked, c.want...)
+			if len(c.want) > 0 {
+				fact.In(t, s.Said.String(), c.want...)
+			}
+		})
+	}
+}
+
+// TestRestoreNotesMarks: the journal has the marks that an operator had removed before the restore.
+func TestRestoreNotesMarks(t *testing.T) {
+	s, _, _ := alone(t)
+	s.Cluster = &restoredAPI{nodes: []string{"cp-0", "cp-1"}}
+	r := &Restore{}
+	r.noteNodes(t.Context(), s.Env)
+	fact.List(t, r.journal.Unmarked, node.MarkNames(node.ControlPlaneMark(s.Config))...)
+	fact.List(t, r.journal.Nodes, "cp-0", "cp-1")
 }

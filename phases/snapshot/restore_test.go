@@ -339,6 +339,37 @@ func TestRestoreWithoutFile(t *testing.T) {
 	fact.In(t, r.Summary(), path)
 }
 
+// TestRestoreServedBefore: a run that finds the data restored already says since when, at the question and at the end, because everything
+// written since then stays.
+func TestRestoreServedBefore(t *testing.T) {
+	s, _, path := alone(t)
+	for name, c := range map[string]struct {
+		journal node.EtcdJournal
+		since   bool
+	}{
+		"it served":      {node.EtcdJournal{Replaced: true, Serves: true, Since: noon.AddDate(0, 0, -3)}, true},
+		"it may have":    {node.EtcdJournal{Replaced: true, Since: noon.AddDate(0, 0, -3)}, true},
+		"it wasn't done": {node.EtcdJournal{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := c.journal
+			j.Command, j.From, j.OldData, j.Manifest = restoreCommand, path, "/var/lib/etcd/member", s.Get(t, etcdPod)
+			phasetest.Fatal(t, j.Write(s.Env))
+			s.Said.Reset()
+			r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+			phasetest.Fatal(t, err)
+			phasetest.Fatal(t, r.recheck(t.Context(), s.Env))
+			asked := r.Summary()
+			phasetest.Fatal(t, r.finish(t.Context(), s.Env))
+			for _, text := range []string{asked, s.Said.String()} {
+				if fact.In(t, text, path); strings.Contains(text, "2026-11-24 12:00:00 UTC") != c.since {
+					t.Errorf("the time is there: %t; want %t:\n%s", !c.since, c.since, text)
+				}
+			}
+		})
+	}
+}
+
 // TestRestoreResumes: a restore that was interrupted before it moved any data asks the others again.
 func TestRestoreResumes(t *testing.T) {
 	s, m, path := alone(t)

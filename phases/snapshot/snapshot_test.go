@@ -58,8 +58,8 @@ type members struct {
 	// content replaces the file's unless it's empty.
 	content string
 	asked   []string
-	// running means that all answer at their peer URLs.
-	running bool
+	// running means that all answer at their peer URLs, elsewhere that something else does.
+	running, elsewhere bool
 	// looks is called while etcd sends a snapshot.
 	looks func()
 }

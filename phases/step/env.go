@@ -170,5 +170,9 @@ func newSpareKey(env *Env) (put func(*Env) *Env, err error) {
 
 // Patches reads the user's directory of patches, if any.
 func (e *Env) Patches() (config.PatchSet, error) {
-	return config.ReadPatches(e.Host, e.Config.PatchesDir)
+	set, err := config.ReadPatches(e.Host, e.Config.PatchesDir)
+	if errors.As(err, new(config.Faults)) {
+		err = errors.WithMessagef(err, "the patches in %s", e.Config.PatchesDir)
+	}
+	return set, err
 }
