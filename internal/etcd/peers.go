@@ -131,7 +131,8 @@ func isIssuedBy(cas *x509.CertPool, err error) bool {
 	for _, c := range refused.UnverifiedCertificates[1:] {
 		between.AddCert(c)
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: cas, Intermediates: between, CurrentTime: leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: cas, Intermediates: between, CurrentTime: leaf.NotBefore, KeyUsages: usages})
 	return err == nil
 }
 

@@ -34,7 +34,8 @@ func NewForeignFinding(answers ...etcd.Peer) fault.Finding {
 	}
 	return fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "if it is a former member of this etcd, run `slipway reset` on its host; "+
 		"if the address belongs to another host now, use --ignore-preflight-errors="+fault.EtcdOtherMembers,
-		"something answers where a member of this etcd was, and does not show that it is one: %s. A member would carry on with its own data", strings.Join(texts, ", "))
+		"something answers where a member of this etcd was, and does not show that it is one: %s. A member would carry on with its own data",
+		strings.Join(texts, ", "))
 }
 
 // EtcdOthersCheck is a check of what was found about the other members.

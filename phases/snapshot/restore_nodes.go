@@ -41,8 +41,8 @@ func (r *Restore) markAgain(ctx context.Context, env *step.Env) error {
 		return env.Cluster.MarkNode(ctx, name, mark)
 	})
 	if err == nil && len(added) > 0 {
-		env.UI.Warn(fmt.Sprintf("node %s has joined since the snapshot, so its kubelet has registered it again; it has got its %s back", name, strings.Join(added, ", ")),
-			"all its other labels, annotations and taints are lost: add them again")
+		env.UI.Warn(fmt.Sprintf("node %s has joined since the snapshot, so its kubelet has registered it again; it has got its %s back",
+			name, strings.Join(added, ", ")), "all its other labels, annotations and taints are lost: add them again")
 	}
 	return err
 }
@@ -54,7 +54,9 @@ func (r *Restore) marksToAdd(env *step.Env, live *corev1.Node) cluster.Mark {
 	}
 	mark := node.MarkLacking(live, node.ControlPlaneMark(env.Config))
 	maps.DeleteFunc(mark.Labels, func(label, _ string) bool { return slices.Contains(r.journal.Unmarked, "label "+label) })
-	mark.Taints = slices.DeleteFunc(mark.Taints, func(t corev1.Taint) bool { return slices.Contains(r.journal.Unmarked, "taint "+t.ToString()) })
+	mark.Taints = slices.DeleteFunc(mark.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(r.journal.Unmarked, "taint "+t.ToString())
+	})
 	return mark
 }
 
