@@ -211,14 +211,13 @@ func ReadPatches(host files, dir string) (PatchSet, error) {
 	}
 	var list []PatchFile
 	for _, entry := range entries {
-		if entry.IsDir() {
-			continue
+		if !entry.IsDir() {
+			data, err := host.ReadFile(path.Join(dir, entry.Name()))
+			if err != nil {
+				return PatchSet{}, err
+			}
+			list = append(list, PatchFile{Name: entry.Name(), Data: data})
 		}
-		data, err := host.ReadFile(path.Join(dir, entry.Name()))
-		if err != nil {
-			return PatchSet{}, err
-		}
-		list = append(list, PatchFile{Name: entry.Name(), Data: data})
 	}
 	set, err := ParsePatches(list)
 	set.dir = dir

@@ -40,7 +40,7 @@ func NextCoreDNS(ctx context.Context, env *step.Env) (*CoreDNSChange, error) {
 	c := &CoreDNSChange{Before: CoreDNS{u.from, corefileTexts(u.data)}, After: CoreDNS{u.to, corefileTexts(u.data)}}
 	if u.kept != nil {
 		c.After = c.Before
-		return c, nil
+		return c, nil //nolint:nilerr // nothing changes
 	}
 	if is := u.data[manifests.CorefileKey]; u.data != nil && u.text != is {
 		c.After.Texts[manifests.CorefileKey], c.After.Texts[corefileBackup] = u.text, is

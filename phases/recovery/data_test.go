@@ -132,6 +132,8 @@ type lostQuorum struct {
 	answer map[string]uint64
 	fails  map[string]error
 	works  bool
+	// foreign is a member at whose address another host answers.
+	foreign string
 	// alarms are the alarms that this host's member knows.
 	alarms []etcd.Alarm
 	health error
@@ -157,6 +159,9 @@ func (q *lostQuorum) Peers(_ context.Context, urls []string) []etcd.Peer {
 			}
 		}
 		for _, m := range q.all {
+			if m.Name == q.foreign && m.At(url) {
+				found[i] = etcd.Peer{URL: url, Err: etcd.AcceptedError{Err: errors.New("x509: unknown authority")}, Stranger: true}
+			}
 			if err := errors.Join(q.fails[m.Name], q.fails[url]); m.At(url) && err != nil {
 				found[i] = etcd.Peer{URL: url, Err: err}
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -28,6 +29,8 @@ type observations struct {
 	health []etcd.Health
 	// peers are the answers at the others' peer URLs.
 	peers []etcd.Peer
+	// cluster is the ID of this host's, 0 if it's unknown.
+	cluster uint64
 	// noHealth and noAPI are why there's no answer.
 	noHealth, noAPI error
 }
@@ -57,6 +60,7 @@ func (r *Recovery) look(ctx context.Context, env *step.Env) (seen observations) 
 	var all sync.WaitGroup
 	all.Go(func() { seen.health, seen.noHealth = etcd.AskHealth(ctx, env.Etcd) })
 	all.Go(func() { seen.peers = env.Etcd.Peers(ctx, urls) })
+	all.Go(func() { seen.cluster, _ = node.OwnEtcdCluster(env) })
 	all.Go(func() {
 		limited, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
@@ -94,9 +98,11 @@ func (s observations) peer(m etcd.Member) etcd.Peer {
 	return etcd.BestAnswer(asked)
 }
 
-// alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. Of others, nothing is known.
+// alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. Of others, nothing is known: another
+// host may have the address now.
 func (s observations) alive(m etcd.Member) bool {
-	return s.peer(m).Alive() || slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
+	p := s.peer(m)
+	return p.Alive() && !p.Foreign(s.cluster) || slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
 }
 
 func (s observations) silent(m etcd.Member) bool { return !s.alive(m) && s.peer(m).Silent() }
@@ -138,7 +144,11 @@ func (r *Recovery) refuseFor(left []etcd.Member, seen observations) error {
 	}
 	var unknown []string
 	for _, m := range left {
-		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.peer(m).Err))
+		why := fmt.Sprint(seen.peer(m).Err)
+		if seen.peer(m).Foreign(seen.cluster) {
+			why = "something else answers at its address"
+		}
+		unknown = append(unknown, fmt.Sprintf("%s (%s)", m.Label(), why))
 	}
 	return fault.New(fmt.Sprintf("these members of etcd may run, or start again: %s. %s", strings.Join(unknown, ", "), r.end),
 		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` there, and give them up here: "+r.abandon(left))

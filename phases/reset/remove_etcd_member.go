@@ -135,7 +135,7 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	default:
 		env.UI.Warnf("cannot remove member %q from etcd: %v. If other members remain, remove it there: "+
 			"`slipway etcd member list`, then `slipway etcd member remove ID`", name, cause)
-		return nil //nolint:nilerr // the warning says it
+		return nil
 	}
 	if !env.Config.Reset.Force {
 		return errors.Errorf("%s. Nothing was deleted. %s. --force deletes this member's data anyway; "+
