@@ -90,7 +90,7 @@ func sysctlFiles(h host.FileReader) []string {
 	for _, path := range files {
 		list = append(list, path)
 	}
-	slices.SortFunc(list, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	slices.SortStableFunc(list, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
 	return list
 }
 

@@ -96,7 +96,7 @@ func Run(h host.Host, m *config.Machine) []Result {
 		a := r.look(o)
 		results = append(results, Result{r.id, a.status, r.subject, a.found, r.want})
 	}
-	slices.SortFunc(results, func(a, b Result) int { return compareIDs(a.ID, b.ID) })
+	slices.SortStableFunc(results, func(a, b Result) int { return compareIDs(a.ID, b.ID) })
 	return results
 }
 

@@ -117,7 +117,7 @@ func (c *conn) servingRequests(ctx context.Context, node string) ([]CertificateR
 		return nil, errors.Wrap(err, "list CertificateSigningRequests")
 	}
 	items := slices.DeleteFunc(list.Items, func(c CertificateRequest) bool { return c.Spec.Username != NodeUser(node) || !c.pending() })
-	slices.SortFunc(items, func(x, y CertificateRequest) int {
+	slices.SortStableFunc(items, func(x, y CertificateRequest) int {
 		a, b := x.Metadata, y.Metadata // a time has only whole seconds, and a version is a number
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))

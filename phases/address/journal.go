@@ -46,7 +46,7 @@ func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) 
 		return nil, nil, errors.Wrapf(err, "%s: --advertise-address", n.Paths.StaticPod(manifests.APIServerName))
 	}
 	m.From = slices.DeleteFunc(append(m.From, advertised), func(a netip.Addr) bool { return a == wanted.To })
-	slices.SortFunc(m.From, netip.Addr.Compare)
+	slices.SortStableFunc(m.From, netip.Addr.Compare)
 	m.From, m.To = slices.Compact(m.From), wanted.To
 	m.NodeIP = cmp.Or(wanted.NodeIP, m.ReplaceAddresses(m.NodeIP)) // the interrupted move's may be an address that the host has no longer
 	m.Server = cmp.Or(wanted.Server, m.ReplaceAddresses(m.Server))

@@ -52,7 +52,7 @@ func resetParameters(ctx context.Context, env *step.Env, before map[string]strin
 
 // parametersInOrder has accept_ra last: it depends on forwarding.
 func parametersInOrder(before map[string]string) []string {
-	return slices.SortedFunc(maps.Keys(before), func(a, b string) int {
+	return slices.SortedStableFunc(maps.Keys(before), func(a, b string) int {
 		if byRoutes := cmp.Compare(strings.Count(a, acceptRoutes), strings.Count(b, acceptRoutes)); byRoutes != 0 {
 			return byRoutes
 		}
