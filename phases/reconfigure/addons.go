@@ -177,7 +177,7 @@ func (o *rollout) deleteOldPod(ctx context.Context, env *step.Env) error {
 	return err
 }
 
-// await waits for a new Pod that's Ready, or for a certain one; nil in a plan.
+// await waits for a new Ready Pod, or for a certain one; nil in a plan.
 func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod) (ready *corev1.Pod, err error) {
 	failure := "the new Pod of " + o.workload.GetName() + " does not run"
 	var failed error
@@ -217,7 +217,7 @@ func (o *rollout) provesRollout(env *step.Env, p *corev1.Pod) bool {
 // longestLine limits the part of a Pod's log in an error, in bytes.
 const longestLine = 1000
 
-// podError is the error of a Pod that doesn't work, with the last line of its log.
+// podError is the error of a broken Pod, with the last line of its log.
 func (o *rollout) podError(ctx context.Context, env *step.Env, p *corev1.Pod) error {
 	said := ""
 	for _, c := range p.Status.ContainerStatuses {

@@ -24,7 +24,7 @@ const (
 	clusterInfoKey = tokenapi.KubeConfigKey
 )
 
-// clusterInfo is ConfigMap cluster-info, which leads nodes that join, with the cluster's next endpoint; none if it leads elsewhere.
+// clusterInfo is ConfigMap cluster-info, which leads joining nodes, with the cluster's next endpoint; none if it leads elsewhere.
 func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap, error) {
 	if !r.MovesEndpoint() {
 		return nil, nil
@@ -91,7 +91,7 @@ func storeClusterInfo(ctx context.Context, env *step.Env, _ *trial.Record, cm tr
 	return err
 }
 
-// newNotes are the annotations of ConfigMap kubeadm-config that this change gives another value.
+// newNotes are the annotations of ConfigMap kubeadm-config with another value after this change.
 func (r *Run) newNotes(ctx context.Context, env *step.Env, live *corev1.ConfigMap) (map[string]string, error) {
 	since, err := edits.ConfigurationChanged(ctx, env, live.Name, manifests.KubeadmConfigKey)
 	if err != nil {

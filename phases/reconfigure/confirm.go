@@ -37,7 +37,7 @@ func awaitAnswer(ctx context.Context, env *step.Env, record *trial.Record) (tria
 	})
 }
 
-// Watch is the workflow of the unit that watches: the run is gone, so it waits in its place if there's a confirmation to wait for.
+// Watch is the workflow of the watching unit: the run is gone, so it waits in its place if there's a confirmation to wait for.
 // Without an unfinished change, only the end of the run is missing.
 func Watch() []step.Phase {
 	wait := step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: func(ctx context.Context, env *step.Env) error {
@@ -87,7 +87,7 @@ func takes(last *trial.Record, answer trial.Answer) error {
 	return nil
 }
 
-// give answers a change that waits, unless it has the answer already.
+// give answers a waiting change, unless it has the answer already.
 func give(env *step.Env, last *trial.Record, answer trial.Answer) error {
 	given, err := last.Answered(env)
 	switch {
@@ -112,7 +112,7 @@ func finishWithAnswer(last *trial.Record, answer trial.Answer) []step.Phase {
 	}})
 }
 
-// outcomeError is the error of an answer that comes too late; nil if it was heard.
+// outcomeError is the error of a late answer; nil if it was heard.
 func outcomeError(last *trial.Record, answer trial.Answer, asked bool) error {
 	wanted := map[trial.Answer]trial.State{trial.Confirmed: trial.Completed, trial.Refused: trial.Reverted}[answer]
 	switch of := nameOf(last); {

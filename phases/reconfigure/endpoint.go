@@ -22,7 +22,7 @@ import (
 
 // The clients of the cluster's endpoint follow it: docs/design/endpoint.md.
 
-// clientFiles are this node's kubeconfig files, without those of the components that use its own API server.
+// clientFiles are this node's kubeconfig files, without those of the components on its own API server.
 func clientFiles(env *step.Env) []string {
 	paths := []string{env.Config.Paths.KubeletKubeconfig()}
 	if !env.Config.ControlPlane {
@@ -36,7 +36,7 @@ func clientFiles(env *step.Env) []string {
 	return paths
 }
 
-// kubeconfigFiles are all of this node's kubeconfig files that Slipway makes: the clients', the controller manager's and the scheduler's.
+// kubeconfigFiles are all of this node's kubeconfig files from Slipway: the clients', the controller manager's and the scheduler's.
 func kubeconfigFiles(env *step.Env) []string {
 	paths := clientFiles(env)
 	if !env.Config.ControlPlane {
@@ -78,7 +78,7 @@ func retargetKubeconfigs(env *step.Env, former []string) (files []ownership.File
 	return files, nil
 }
 
-// asKubeconfig is a file that may have credentials.
+// asKubeconfig is a file, possibly with credentials.
 func asKubeconfig(path string, data []byte, mode fs.FileMode) ownership.File {
 	return ownership.File{Path: path, Data: data, Mode: mode, Secret: mode == 0o600 || host.LooksSecret(data)}
 }
@@ -87,7 +87,7 @@ func isLocalEndpoint(env *step.Env, endpoint string) bool {
 	return env.Config.ControlPlane && endpoint == env.Config.LocalEndpoint()
 }
 
-// readKubeconfigEndpoint returns a kubeconfig file, and the host:port that it leads to; empty for a missing file.
+// readKubeconfigEndpoint returns a kubeconfig file, and the host:port in it; empty for a missing file.
 func readKubeconfigEndpoint(env *step.Env, path string) (data []byte, endpoint string, err error) {
 	if data, err = host.ReadIfExists(env.Host, path); err != nil || data == nil {
 		return nil, "", err

@@ -34,7 +34,7 @@ func (r *Run) checkQuota(ctx context.Context, env *step.Env) []fault.Finding {
 	return node.CheckEtcdQuota(ctx, env, before, wanted, "")
 }
 
-// etcds are this node's etcd now and after this run; nil for one that this run leaves alone.
+// etcds are this node's etcd now and after this run; nil if this run leaves it alone.
 func (r *Run) etcds(env *step.Env) (before, wanted *corev1.Pod, err error) {
 	now, next, err := r.etcdManifests(env)
 	if err != nil || next == nil {

@@ -28,7 +28,7 @@ func (r *Run) recordInspectedFiles(env *step.Env) error {
 	return r.recordHashes(env, paths...)
 }
 
-// recordWrittenFiles notes the other files that this run is about to write.
+// recordWrittenFiles notes the other files this run is about to write.
 func (r *Run) recordWrittenFiles(env *step.Env) error {
 	writes, err := r.writes(env)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *Run) recordWrittenFiles(env *step.Env) error {
 	return nil
 }
 
-// recordHashes notes the content of files that this run sees for the first time.
+// recordHashes notes the content of files new to this run.
 func (r *Run) recordHashes(env *step.Env, paths ...string) error {
 	if r.seen == nil {
 		r.seen = map[string]string{}

@@ -27,7 +27,7 @@ func (r *Run) overridesQuestion(env *step.Env) preflight.Check {
 	return question(env, overridesCheck, "no drop-in and no flag overrides the kubelet's settings that change", r.overridden)
 }
 
-// overridden warns of settings that change in the kubelet's config.yaml and nowhere else: a file of --config-dir or a flag sets them.
+// overridden warns of settings changing in the kubelet's config.yaml and nowhere else: a file of --config-dir or a flag sets them.
 func (r *Run) overridden(_ context.Context, env *step.Env) (found []fault.Finding) {
 	path := env.Config.Paths.KubeletConfig()
 	changed, err := r.changedSettings(env, path)

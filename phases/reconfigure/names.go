@@ -47,7 +47,7 @@ func (r *Run) findNames(ctx context.Context, env *step.Env) (err error) {
 	return nil
 }
 
-// usersOf returns what leads to a host by that host's name: this node's kubeconfig files, kube-proxy, and nodes that join.
+// usersOf returns what leads to a host by that host's name: this node's kubeconfig files, kube-proxy, and joining nodes.
 func usersOf(ctx context.Context, env *step.Env) (map[string]string, error) {
 	users := map[string]string{}
 	add := func(by, endpoint string) {
@@ -69,7 +69,7 @@ func usersOf(ctx context.Context, env *step.Env) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if at, err := kubeconfig.Endpoint([]byte(text)); err == nil { // somebody else's text leads nowhere that's known
+		if at, err := kubeconfig.Endpoint([]byte(text)); err == nil { // somebody else's text leads nowhere known
 			add("ConfigMap "+cm[0]+"/"+cm[1], at)
 		}
 	}

@@ -62,7 +62,7 @@ const kubeletName = "kubelet"
 // maxNamed is how many nodes the last message names of each kind.
 const maxNamed = 8
 
-// reportOtherNodes names the nodes that don't have the change yet.
+// reportOtherNodes names the nodes without the change.
 func (r *Run) reportOtherNodes(ctx context.Context, env *step.Env) error {
 	ofKubelets := r.Changes(config.KubeletSource) || r.MovesEndpoint()
 	if !ofKubelets && !slices.ContainsFunc(r.Fields, isOfControlPlanes) {

@@ -34,7 +34,7 @@ func (r *Run) missingProfileFiles(env *step.Env) (files []ownership.File, err er
 	return files, nil
 }
 
-// writeProfileFiles writes the files that the API server is about to read.
+// writeProfileFiles writes the files the API server is about to read.
 func (r *Run) writeProfileFiles(env *step.Env) error {
 	if err := node.WriteProfileFiles(env, r.profiles); err != nil {
 		return err

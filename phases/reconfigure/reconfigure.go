@@ -9,12 +9,12 @@
 //
 //   - reconfigure.go: Run, its phases, and rollBackOnFailure, which puts a failed phase's change back
 //   - this_node.go, node.go: the phases on this control plane, and on other nodes
-//   - checks.go, pending.go, hashes.go: findings before a change, and files that changed since they were read
+//   - checks.go, pending.go, hashes.go: findings before a change, and files changed since they were read
 //   - etcd_quota.go, kubelet_overrides.go, kubelet_certificates.go: findings about single settings
 //   - addons.go, coredns.go: CoreDNS and kube-proxy on trial, and CoreDNS's way back
 //   - endpoint.go, endpoint_checks.go, names.go, cluster_info.go: another controlPlaneEndpoint
 //   - profile_files.go: files of a hardening profile
-//   - store.go: the ConfigMaps, compared with the texts that were read
+//   - store.go: the ConfigMaps, compared with the texts read before
 //   - confirm.go: --try and --confirm
 //   - roll_back.go: puts back a change of this run or an earlier one, or finishes storing it
 //   - revert.go, revert_version.go: choose the files for --revert, which this_node.go restores
@@ -41,9 +41,9 @@ import (
 // Run is one change of the configuration on this node. Its phases share the turn and the record, so none runs alone.
 type Run struct {
 	*reconfiguring.Change
-	// Program is this program's path, for the units that put the node back.
+	// Program is this program's path, for the units to put the node back.
 	Program string
-	// Try is how long the change waits for its confirmation; zero for not at all. Wait calls a function that waits; a plan doesn't.
+	// Try is how long the change waits for its confirmation; zero for not at all. Wait calls a waiting function; a plan doesn't.
 	Try  time.Duration
 	Wait func(func() error) error
 	// Reverts is the change that this one takes back; nil for one with a configuration of its own.
@@ -55,11 +55,11 @@ type Run struct {
 	record      *trial.Record
 	// The changes on this node.
 	certificates []certs.Spec
-	lost         []string // names that the API server's certificate loses
+	lost         []string // names the API server's certificate loses
 	kubeconfigs  []ownership.File
 	components   []node.Replacement
 	kubelet      []ownership.File
-	profiles     []ownership.File // files that the API server reads
+	profiles     []ownership.File // files of the API server
 	// others are a reverted change's other files, such as certificates, as they were.
 	others []trial.File
 	// seen has the hashes of files as this run has first seen them, by path.
@@ -68,7 +68,7 @@ type Run struct {
 	stored bool
 }
 
-// New returns a run that makes a change on this control plane.
+// New returns a run to make a change on this control plane.
 func New(change *reconfiguring.Change, program string) *Run {
 	return &Run{Change: change, Program: program}
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// NewRevert returns the run that takes back this node's last change that counts. If that one has taken back another, there's
+// NewRevert returns the run to take back this node's last completed change. If that one has taken back another, there's
 // nothing to do: the same command again must not bring the change back.
 func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
 	last, err := trial.LastCompleted(&step.Env{Host: h, Machine: config.DefaultMachine()})
@@ -53,7 +53,7 @@ func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, 
 	return r, nil, err
 }
 
-// RevertPhases returns the workflow of a run that takes a change back. A node that has stored nothing changes only its files.
+// RevertPhases returns the workflow to take a change back. A node that has stored nothing changes only its files.
 func (r *Run) RevertPhases() []step.Phase {
 	switch {
 	case r.Reverts.RevertOf != nil:
@@ -73,7 +73,7 @@ func (r *Run) finishReverted(ctx context.Context, env *step.Env) error {
 	return trial.RemoveUnits(ctx, env, false)
 }
 
-// before is a ConfigMap's text from before the change that this one takes back.
+// before is a ConfigMap's text from before the change to take back.
 func (r *Run) before(configMap string) (string, bool) {
 	if r.Reverts == nil {
 		return "", false
@@ -83,7 +83,7 @@ func (r *Run) before(configMap string) (string, bool) {
 	return text, known
 }
 
-// changedSinceThen finds files and ConfigMaps that were changed after the change that this run takes back: it would undo that, too.
+// changedSinceThen finds files and ConfigMaps that were changed after the change to take back: the run would undo these, too.
 // A renewed certificate stays as it is.
 func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []fault.Finding) {
 	add := func(what string) {
@@ -115,7 +115,7 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 	return findings
 }
 
-// isEdited reports whether a file is neither as before the change that this run takes back nor as after it.
+// isEdited reports whether a file is neither as before the change to take back nor as after it.
 func (r *Run) isEdited(env *step.Env, f trial.File) (bool, error) {
 	now, err := host.ReadIfExists(env.Host, f.Path)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	return check(ctx, env, append(checks, r.overridesQuestion(env), question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
 
-// findChanged finds the files that differ from those before the change that this run takes back.
+// findChanged finds the files with other content than before the change to take back.
 func (r *Run) findChanged(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Reverts.Files {
 		then, err := r.Reverts.OriginalContent(env, f)
@@ -165,7 +165,7 @@ func (r *Run) findChangedComponent(ctx context.Context, env *step.Env, name stri
 	return err
 }
 
-// keepsEncryption fails if a component would lose the flag that names the encryption keys: values in etcd may be encrypted by now.
+// keepsEncryption fails if a component would lose the flag for the encryption keys: values in etcd may be encrypted by now.
 func keepsEncryption(env *step.Env, component string, then []byte) error {
 	now, _ := thisnode.StaticPod(env.Host, env.Config.Paths.StaticPod(component))
 	pod, err := manifests.DecodePod(then)
@@ -218,7 +218,7 @@ func outlived(present, former []byte, at time.Time) bool {
 	return at.After(late) && now.NotAfter.After(then.NotAfter)
 }
 
-// addIfLacking has a certificate that stays issued again, if it lacks a name that the change has taken out.
+// addIfLacking has a certificate issued again if it lacks a name the change has taken out.
 func (r *Run) addIfLacking(env *step.Env, path string) error {
 	rows, err := lackingNames(env)
 	for _, row := range rows {
@@ -229,7 +229,7 @@ func (r *Run) addIfLacking(env *step.Env, path string) error {
 	return err
 }
 
-// findChangedKubeconfig leaves a file alone that somebody has pointed elsewhere since.
+// findChangedKubeconfig leaves a file alone if somebody has pointed it elsewhere since.
 func (r *Run) findChangedKubeconfig(env *step.Env, f trial.File, now, then []byte) error {
 	at, err := kubeconfig.Endpoint(now)
 	if err != nil {
@@ -243,12 +243,12 @@ func (r *Run) findChangedKubeconfig(env *step.Env, f trial.File, now, then []byt
 	return nil
 }
 
-// revertsEndpoint reports whether the change that this run takes back has led this node elsewhere.
+// revertsEndpoint reports whether the change to take back has led this node elsewhere.
 func (r *Run) revertsEndpoint(env *step.Env) bool {
 	return r.MovesEndpoint() || slices.ContainsFunc(r.Reverts.Files, func(f trial.File) bool { return trial.IsKubeconfig(env, f.Path) })
 }
 
-// restoreOthers writes the files again that the change had replaced.
+// restoreOthers writes the replaced files again.
 func (r *Run) restoreOthers(env *step.Env) error {
 	for _, f := range r.others {
 		data, err := r.Reverts.OriginalContent(env, f)
@@ -265,7 +265,7 @@ func (r *Run) restoreOthers(env *step.Env) error {
 	return nil
 }
 
-// removeOthers removes the files that the change had added, once no component needs them.
+// removeOthers removes the files the change had added, once no component needs them.
 func (r *Run) removeOthers(env *step.Env) error {
 	for _, f := range r.others {
 		if f.BackupName != "" {

@@ -28,7 +28,7 @@ func storable(env *step.Env, unfinished *trial.Record) (bool, error) {
 	return unfinished.State == trial.Storing || unfinished.AwaitsConfirmation() && answer == trial.Confirmed, err
 }
 
-// finish is the workflow that stores an unfinished change, or puts it back. byWatch says that the unit that watches runs it. It
+// finish is the workflow to store an unfinished change, or put it back. byWatch says that the watching unit runs it. It
 // reads the record under the node's lock: while it waited for that, the run may have come further. If another run has ended the
 // change, only that run's end may be missing.
 func finish(byWatch bool) []step.Phase {
@@ -55,7 +55,7 @@ func finish(byWatch bool) []step.Phase {
 	}}}
 }
 
-// FinishAndAwaitAPI is Finish for a run that then makes another change, from the API, which the unfinished one may have broken.
+// FinishAndAwaitAPI is Finish for a run about to make another change, from the API, which the unfinished one may have broken.
 func FinishAndAwaitAPI() []step.Phase {
 	return append(finish(false), step.Phase{Name: "await-api", Summary: "Wait until the API answers", Run: func(ctx context.Context, env *step.Env) error {
 		return fault.WithRemedy(env.Cluster.Ready(ctx), "the interrupted change has ended; once the API answers, run the same command again")
@@ -72,7 +72,7 @@ func CheckAnswered(env *step.Env, unfinished *trial.Record) error {
 	return err
 }
 
-// RestoreFiles is the workflow that only puts back the files of an unfinished change, before the kubelet starts.
+// RestoreFiles is the workflow to put back only the files of an unfinished change, before the kubelet starts.
 func RestoreFiles() []step.Phase {
 	return []step.Phase{{Name: "put-files-back", Summary: "Put back the files of the unfinished change", Run: func(_ context.Context, env *step.Env) error {
 		unfinished, err := trial.Unfinished(env)
@@ -110,7 +110,7 @@ func rollBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record
 	return cleanUpInterrupted(ctx, env, byWatch)
 }
 
-// cleanUpInterrupted ends what a run that's gone has left: its turn, as soon as the API says whose it is, and the units. While the API is
+// cleanUpInterrupted cleans up after a killed run: its turn, as soon as the API says whose it is, and the units. While the API is
 // away, systemd runs the watch again.
 func cleanUpInterrupted(ctx context.Context, env *step.Env, byWatch bool) error {
 	if env.Config.ControlPlane {
@@ -220,7 +220,7 @@ func textsOf(record *trial.Record) (before, after reconfiguring.Texts) {
 	return before, after
 }
 
-// finishStoring stores a change that an earlier run has proven. Somebody else's configuration stays: either the change hasn't begun
+// finishStoring stores a change proven by an earlier run. Somebody else's configuration stays: either the change hasn't begun
 // to be stored, and goes back, or it counts without that ConfigMap.
 func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byWatch bool) error {
 	if record.State == trial.OnTrial {
@@ -254,7 +254,7 @@ func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byW
 	return trial.RemoveUnits(ctx, env, byWatch)
 }
 
-// changedSince names a ConfigMap that somebody has changed since the change was made from it; empty for none.
+// changedSince names a ConfigMap changed by somebody since the change was made from it; empty for none.
 func changedSince(ctx context.Context, env *step.Env, record *trial.Record) (string, error) {
 	for _, cm := range record.ConfigMaps {
 		live := cm.Object()

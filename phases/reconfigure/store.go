@@ -123,7 +123,7 @@ func (r *Run) store(ctx context.Context, env *step.Env) error {
 	return storeTexts(ctx, env, r.record, changedMeanwhile)
 }
 
-// setStoring notes the result of a change that has proven itself. From then on, it's stored, whatever happens to this run.
+// setStoring notes the result of a proven change. From then on, it's stored, whatever happens to this run.
 func setStoring(ctx context.Context, env *step.Env, record *trial.Record) error {
 	if err := record.RecordHashes(env); err != nil {
 		return err
@@ -205,10 +205,10 @@ func (r *Run) end(ctx context.Context, env *step.Env) error {
 	if err := r.releaseLease(ctx, env); err != nil {
 		return err
 	}
-	return trial.RemoveUnits(ctx, env, false) // until now, the unit that watches would end a killed run's turn
+	return trial.RemoveUnits(ctx, env, false) // until now, the watching unit would end a killed run's turn
 }
 
-// releaseLease also ends the turn of an earlier run that was interrupted after its last restart.
+// releaseLease also ends the turn of an earlier run, interrupted after its last restart.
 func (r *Run) releaseLease(ctx context.Context, env *step.Env) error {
 	if !r.leaseHeld {
 		return releaseInterruptedLease(ctx, env)

@@ -117,7 +117,7 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 	return nil
 }
 
-// writes are the files that this run is about to write.
+// writes are the files this run is about to write.
 func (r *Run) writes(env *step.Env) (list []trial.Write, err error) {
 	for _, row := range r.certificates {
 		list = append(list, trial.Write{Path: env.PKI().Files(row)[0]})
@@ -175,7 +175,7 @@ func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 	return r.findKubeconfigs(env)
 }
 
-// lackingNames returns the certificates that lack a name or an address of the configuration.
+// lackingNames returns the certificates without a name or an address of the configuration.
 func lackingNames(env *step.Env) (rows []certs.Spec, err error) {
 	store := env.PKI()
 	for _, row := range certs.Specs(env.Config) {
@@ -255,7 +255,7 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 	return r.removeOthers(env)
 }
 
-// restarting names the components that restart: the API server always does with etcd.
+// restarting names the restarting components: the API server always does with etcd.
 func restarting(components []node.Replacement) (names []string) {
 	for _, c := range components {
 		names = append(names, c.Name)

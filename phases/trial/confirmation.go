@@ -32,7 +32,7 @@ const (
 	answerInterval = time.Second
 )
 
-// WaitUntil notes that the change waits for its confirmation.
+// WaitUntil notes the wait for a confirmation.
 func (r *Record) WaitUntil(env *step.Env, until time.Time) error {
 	until = until.UTC().Truncate(time.Second)
 	r.Until = &until
@@ -57,7 +57,7 @@ func (r *Record) Answered(env *step.Env) (Answer, error) {
 	return Answer(data), err
 }
 
-// pendingError says that nobody has answered yet.
+// pendingError says nobody has answered yet.
 type pendingError struct{}
 
 func (pendingError) Error() string { return "nobody has confirmed the change yet" }

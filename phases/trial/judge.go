@@ -53,7 +53,7 @@ func (r *Record) judge(env *step.Env, f File) (v verdict, err error) {
 }
 
 // eachFormer calls back with each file that goes back and its former content, once it has kept a copy of what somebody else has
-// written there. It names the files that stay.
+// written there. It names the files it leaves.
 func (r *Record) eachFormer(env *step.Env, back func(f File, former []byte) error) error {
 	server, err := r.keptServer(env)
 	if err != nil {

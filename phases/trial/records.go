@@ -33,7 +33,7 @@ func Unfinished(env *step.Env) (*Record, error) {
 	return last, nil
 }
 
-// LastCompleted returns this node's last change that counts; nil if there's none.
+// LastCompleted returns this node's last completed change; nil if there's none.
 func LastCompleted(env *step.Env) (*Record, error) {
 	return newest(env, func(r *Record) bool { return r.State == Completed })
 }
@@ -61,7 +61,7 @@ func IsRestoredEdit(env *step.Env, path string, data []byte) (bool, error) {
 	return bytes.Equal(kept, data), err
 }
 
-// Wrote reports whether the content of a file comes from the last change of it that counts.
+// Wrote reports whether the content of a file comes from its last completed change.
 func Wrote(env *step.Env, path string, data []byte) (wrote bool, err error) {
 	_, err = newest(env, func(r *Record) bool {
 		i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })

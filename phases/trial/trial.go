@@ -50,7 +50,7 @@ const (
 type Record struct {
 	Began time.Time `json:"began"`
 	State State     `json:"state"`
-	// Until is when a change that waits for its confirmation is put back; nil for one that doesn't wait.
+	// Until is when an unconfirmed change is put back; nil if none is awaited.
 	Until *time.Time `json:"until,omitempty"`
 	// Cause is why the change was put back, or why one that counts isn't stored.
 	Cause string `json:"cause,omitempty"`
@@ -63,13 +63,13 @@ type Record struct {
 	CoreDNS *addon.CoreDNSChange `json:"coreDNS,omitempty"`
 	// FilesRestored is set once the files are back for good, and only add-ons are left.
 	FilesRestored bool `json:"filesBack,omitempty"`
-	// RevertOf is when the change began that this one takes back; nil for any other.
+	// RevertOf is when the change to take back began; nil for any other.
 	RevertOf *time.Time `json:"takesBack,omitempty"`
 
 	dir string
 }
 
-// File is a file that the change writes.
+// File is a file of the change.
 type File struct {
 	Path string      `json:"path"`
 	Mode fs.FileMode `json:"mode"`
@@ -82,13 +82,13 @@ type File struct {
 	Server string `json:"server,omitempty"`
 	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
 	Written time.Time `json:"written,omitzero"`
-	// Wanted is the hash of the content that the change is about to give it; empty if that isn't known, or if the file goes.
+	// Wanted is the hash of the content that the change is about to give it; empty if it's unknown, or if the file goes.
 	Wanted string `json:"wanted,omitempty"`
-	// Edited says that somebody had edited the file before the change. It's still an edit once it's put back.
+	// Edited says somebody had edited the file before the change. It's still an edit once it's put back.
 	Edited bool `json:"edited,omitempty"`
 	// WantedIsEdit says that what the change writes is somebody's edit, which the change that it takes back had overwritten.
 	WantedIsEdit bool `json:"writesEdit,omitempty"`
-	// After is the hash of the content that the change gave it; empty on trial.
+	// After is the hash of its content after the change; empty on trial.
 	After string `json:"after,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type ConfigMap struct {
 	Namespace string `json:"namespace,omitempty"` // empty for kube-system
 	Name      string `json:"name"`
 	Key       string `json:"key"`
-	// Version is the resourceVersion that the change was made from; empty if only the text counts.
+	// Version is the resourceVersion behind the change; empty if only the text counts.
 	Version string `json:"version,omitempty"`
 	Before  string `json:"before"`
 	After   string `json:"after"`
@@ -123,7 +123,7 @@ const (
 	recordFile = "change.yaml"
 )
 
-// Write is a file that a change is about to write. Data is the content, or nil if the file goes, or if it's a certificate, which isn't
+// Write is a file a change is about to write. Data is the content, or nil if the file goes, or if it's a certificate, which isn't
 // issued yet. Edited says that somebody has edited the present file, and WantedIsEdit that Data is somebody's edit.
 type Write struct {
 	Path               string
@@ -215,7 +215,7 @@ func (r *Record) Set(env *step.Env, state State) error {
 	return ownership.WriteYAML(env.Host, filepath.Join(r.dir, recordFile), r)
 }
 
-// IsKubeconfig reports whether a path is that of one of this node's kubeconfig files.
+// IsKubeconfig reports whether a path is one of this node's kubeconfig files.
 func IsKubeconfig(env *step.Env, path string) bool {
 	return filepath.Dir(path) == env.Config.Paths.Kubeconfigs && filepath.Ext(path) == ".conf"
 }

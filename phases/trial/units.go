@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// The units that put a node back without anybody's help. There are two, because the second restarts the kubelet, and systemd would
+// The units to put a node back without anybody's help. There are two, because the second restarts the kubelet, and systemd would
 // make that wait for the first to end.
 const (
 	// filesUnit puts the files back after a reboot, before a kubelet could start the new Pods.
