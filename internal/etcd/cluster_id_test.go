@@ -129,6 +129,8 @@ func TestSlowFormerMembers(t *testing.T) {
 			if _, err := r.Leave(t.Context(), peer("b")); err == nil {
 				t.Error("no error")
 			}
+			former.mu.Lock() // it may still be sleeping
+			defer former.mu.Unlock()
 			if slices.Contains(former.calls, "list") || len(former.members) != 2 {
 				t.Errorf("the former cluster was asked: %q", former.calls)
 			}

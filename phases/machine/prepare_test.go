@@ -388,7 +388,7 @@ func TestPrepareWithPackages(t *testing.T) {
 	h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
 	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fact.Error(t, err)
-	phasetest.Once(t, said, phasetest.Line{"[WARNING]", "which image", "Pod"})
+	phasetest.Once(t, said, phasetest.Line{"[WARNING]", "sandbox image", "report"})
 	for _, path := range []string{"/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ConfigPath, containerd.UnitPath} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("%s was written beside the operator's runtime", path)

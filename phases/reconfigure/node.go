@@ -33,10 +33,10 @@ func (r *Run) NodePhases() []step.Phase {
 		phase("preflight", "Check that this node can change, and pull its images", r.nodePreflight),
 		phase("prepare", "Find the changes, take a control plane's turn, and keep the files that change", r.prepare),
 		certificates,
-		phase("kubeconfig", "Lead this node's clients to the API's endpoint, if that has changed", r.redirectClients),
+		phase("kubeconfig", "Point this node's clients at the API's endpoint, if it has changed", r.redirectClients),
 		components,
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
-		phase("finish", "Give the turn back", r.end),
+		phase("finish", "Release the Lease", r.end),
 		kubelet.ServingCertificate(),
 	}, "finish")
 }
