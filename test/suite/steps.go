@@ -41,7 +41,7 @@ var longTests = []string{"Canary", "Contention", "PlansSendNothing", "Crash", "R
 var wideTests = []string{
 	"BrokenCertificates", "ChangedConfiguration", "ChangedPatches", "EditPatches", "EditsOfOlderReleases", "EnvironmentIsNoEdit",
 	"EtcdIsSpared", "EtcdJoinHoldsAgainstData", "GoldenFiles", "PlanIsTrue", "Protection", "ProtectionInRollback", "ResetPlanIsTrue",
-	"RetiredWords", "UntruePlansAreFound", "UpgradePlanWritesNothing",
+	"RetiredWords", "Scripts", "UntruePlansAreFound", "UpgradePlanWritesNothing",
 }
 
 // longPackages contain these tests.
