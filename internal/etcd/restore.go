@@ -56,11 +56,11 @@ const firstIndex, firstTerm = 1, 1
 // flags --initial-*. dir is empty, and will become the directory `member` in etcd's data directory. IDs are random, so that
 // running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
-// Keys, leases, users and alarms come from the snapshot; alarms become the new member's, except CORRUPT, which ends. The new revision is RevisionBump above the
-// newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0. It's at least the present
-// time in microseconds, and etcd can't write a million times a second. So even if the same or an older snapshot is restored again, and
-// nobody knows the last revision, no revision is given out twice, as long as clocks are right and RevisionBump microseconds (17
-// minutes) pass between two restores. All revisions up to the new revision are compacted.
+// Keys, leases, users and alarms come from the snapshot; alarms become the new member's, except CORRUPT, which ends. The new revision
+// is RevisionBump above the newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0.
+// It's at least the present time in microseconds, and etcd can't write a million times a second. So even if the same or an older
+// snapshot is restored again, and nobody knows the last revision, no revision is given out twice, as long as clocks are right and
+// RevisionBump microseconds (17 minutes) pass between two restores. All revisions up to the new revision are compacted.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64, now time.Time) (Data, error) {
 	ids, m := newMember(name, peerURL)

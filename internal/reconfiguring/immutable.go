@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// fixedField is a field without a way to change it on a live cluster.
+// fixedField is a field nobody can change on a live cluster.
 type fixedField struct {
 	source, path string
 	reason       string

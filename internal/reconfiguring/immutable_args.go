@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// fixedArg is a component's flag without a way to change it on a live cluster.
+// fixedArg is a component's flag nobody can change on a live cluster.
 type fixedArg struct {
 	path, name string
 	// field is the fixed field the flag would get around; empty for none. The flag may repeat its value.

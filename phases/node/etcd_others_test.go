@@ -52,7 +52,7 @@ func TestOthersWithSeveralURLs(t *testing.T) {
 	fact.List(t, o.Silent)
 }
 
-// elsewhere is an etcd of cp-1 and cp-2. At the peer URLs of cp-2 to cp-5, something else answers: hosts of other clusters.
+// elsewhere is the etcd of cp-1 and cp-2. Hosts of other clusters answer at the peer URLs of cp-2 to cp-5.
 type elsewhere struct {
 	etcd.Etcd
 	fails error // of cp-1

@@ -35,20 +35,23 @@ func (r *Rollback) kubeletQuestion(env *step.Env) preflight.Check {
 			return []fault.Finding{fault.Of(err)}
 		}
 		i := slices.IndexFunc(files, func(f ownership.File) bool { return f.Path == path })
+		if i < 0 {
+			return nil
+		}
 		kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
-		if i < 0 || err != nil {
-			return nil // a kubelet that doesn't run starts with no settings
+		if err != nil {
+			return []fault.Finding{fault.NewFinding(kubeletCheck, fault.Unasked, fault.Remedy(err),
+				"whether the installed kubelet starts with %s: %v", r.Backup.Kubelet[filepath.Base(path)], err)}
 		}
 		_, err = env.Host.Lstat("/sys/fs/cgroup/cgroup.controllers")
 		in := breakages.Inputs{From: kubelet.String(), To: kubelet.String(), Kubelets: []breakages.Kubelet{{
 			Where: r.Backup.Kubelet[filepath.Base(path)], From: kubelet.OffsetMinor(-1).String(),
 			Config: files[i].Data, CgroupV1: errors.Is(err, fs.ErrNotExist),
 		}}}
-		var found []fault.Finding
-		for _, f := range breakages.Check(in) {
-			if f.Severity == fault.Error {
-				f.Name, f.Remedy = kubeletCheck, "install the previous kubelet first, or in that file, "+f.Remedy
-				found = append(found, f)
+		found := breakages.Check(in)
+		for i := range found {
+			if found[i].Name = kubeletCheck; found[i].Severity == fault.Error {
+				found[i].Remedy = "install the previous kubelet first, or in that file, " + found[i].Remedy
 			}
 		}
 		return found

@@ -474,7 +474,7 @@ func TestRollbackOfKubeletConfiguration(t *testing.T) {
 		"a newer kubelet":         {"Kubernetes v1.37.2", false, true},
 		"the kubelet from before": {"Kubernetes v1.36.4", false, false},
 		"settings that stay":      {"Kubernetes v1.37.2", true, false},
-		"no kubelet":              {"", false, false},
+		"a kubelet that fails":    {"", false, true},
 	} {
 		s := phasetest.NewScene(t, rollbackNodeScenario)
 		defer s.Close()
@@ -492,7 +492,10 @@ func TestRollbackOfKubeletConfiguration(t *testing.T) {
 			t.Errorf("%s: found %v", name, found)
 		}
 		for _, f := range found {
-			fact.In(t, f.Message, r.Backup.Kubelet["config.yaml"], gone)
+			fact.In(t, f.Message, r.Backup.Kubelet["config.yaml"])
+			if refused := strings.Contains(f.Message, gone); refused != (f.Severity == fault.Error) || refused != (row.kubelet != "") {
+				t.Errorf("%s: %+v", name, f)
+			}
 		}
 	}
 }

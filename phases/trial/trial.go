@@ -50,7 +50,7 @@ const (
 type Record struct {
 	Began time.Time `json:"began"`
 	State State     `json:"state"`
-	// Until is when an unconfirmed change is put back; nil if none is awaited.
+	// Until is when an unconfirmed change is put back; nil if it needs no confirmation.
 	Until *time.Time `json:"until,omitempty"`
 	// Cause is why the change was put back, or why one that counts isn't stored.
 	Cause string `json:"cause,omitempty"`

@@ -65,7 +65,7 @@ func (p *Parts) TellLast() error {
 // asks its mode for any difference. TestOnlyEnvAsksForDryRun checks that.
 type Mode interface {
 	Options(config.HostFacts) config.Options
-	// checkReport rejects a report's flags without meaning in this mode.
+	// checkReport rejects a report's flags that make no sense in this mode.
 	checkReport(*cli.Report) error
 	// sinks are where a report sends progress.
 	sinks(*cli.Report) cli.Sinks
@@ -112,7 +112,7 @@ func NewMachineParts(g *cli.Globals, host *config.Machine, real *linux.Host) *Pa
 	return modeOf(g, host.DryRun).MachineParts(host, real)
 }
 
-// KeepMode copies --dry-run to a configuration loaded from elsewhere than the flags.
+// KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
 func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
 	self.DryRun, _ = cmd.Flags().GetBool("dry-run") // fails only for a command without the flag
 }

@@ -31,7 +31,7 @@ type Input struct {
 	Options config.Options
 }
 
-// ReadInput reads the configuration file, if given, and this host's facts behind defaults.
+// ReadInput reads the configuration file, if given, and this host's facts for defaults.
 func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input, error) {
 	src, err := cli.ReadConfigFile(ctx, g, file)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input
 	return &Input{src, real, m.Options(facts)}, nil
 }
 
-// AnyRuntime is for a command without need of the node's container runtime: of several, it gets the kubelet's, or the first.
+// AnyRuntime is for a command that doesn't use the node's container runtime: of several, it gets the kubelet's, or the first.
 func (in *Input) AnyRuntime() {
 	facts := &in.Options.Facts
 	if len(facts.Sockets) > 1 {
@@ -53,7 +53,7 @@ func (in *Input) AnyRuntime() {
 	}
 }
 
-// hostFacts are this host's facts behind defaults. Unknown facts stay empty: the configuration may have them.
+// hostFacts are this host's facts for defaults. Unknown facts stay empty: the configuration may have them.
 func hostFacts(real *linux.Host) (config.HostFacts, error) {
 	name, err := real.Hostname()
 	if err != nil {

@@ -152,7 +152,7 @@ func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Par
 // planPatience is how long a plan waits for another control plane to finish its upgrade.
 const planPatience = 5 * time.Second
 
-// answering returns nil for a cluster without an answer: people roll back upgrades of such clusters.
+// answering returns nil if the cluster doesn't answer, which is why people roll back an upgrade.
 func answering(c cluster.Cluster) cluster.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
 	defer cancel()
