@@ -51,7 +51,7 @@ func noNode(_ context.Context, h View, find func(host.Reader) (string, error)) [
 	case errors.Is(err, fs.ErrPermission):
 		return skip("only root can see that")
 	case err != nil:
-		return fail("cannot tell whether this host is a node: %v", err)
+		return fail("cannot tell whether this host is a node: %v", err).remedy("make sure that root can read the file, and run the same command again")
 	case sign != "":
 		return fail("this host is a node, or part of one: %s exists", sign).remedy("run `slipway reset` first")
 	}

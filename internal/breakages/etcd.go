@@ -71,10 +71,10 @@ func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 		to := version.MustParseGeneric(step.to)
 		takes := target != nil && running.LessThan(to) && target.AtLeast(to)
 		f := fault.Finding{Name: "etcd-patch"}
-		f.Remedy = "kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
+		f.Remedy = "it usually works, and kubeadm does the same; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
 			"run `slipway upgrade apply` with the version that the cluster has (on the other control planes `slipway upgrade node`), then remove the tag"
 		if step.to == "3.6.0" { // Slipway's static Pods have flags of etcd 3.6
-			f.Remedy = "kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
+			f.Remedy = "it usually works, and kubeadm does the same; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
 				"run `kubeadm upgrade apply` with the version that the cluster has (on the other control planes `kubeadm upgrade node`), then remove the tag"
 		}
 		if m.External {

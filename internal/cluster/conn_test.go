@@ -200,7 +200,7 @@ func TestWrongCertificates(t *testing.T) {
 		remedy []string
 	}{
 		{"another CA", good, "127.0.0.1", otherPEM,
-			"unknown authority", []string{"CA", "admin.conf", "`slipway init phase kubeconfig`"}},
+			"unknown authority", []string{"CA", "admin.conf", "`slipway init phase kubeconfig all`"}},
 		{"expired", old, "127.0.0.1", oldPEM,
 			"expired", []string{"clocks", "`slipway certs check-expiration`"}},
 		{"another name", good, "localhost", goodPEM,

@@ -151,7 +151,7 @@ func (c *conn) adviceFor(err error) (reason, remedy string) {
 		return "the user of " + c.kubeconfig + " lacks this right", "use the kubeconfig of a user who has it"
 	case errors.As(err, &authority):
 		return "", "compare the CA in " + c.kubeconfig + " with that of the server at " + c.host + ": if the cluster's CA was replaced, " +
-			"or the file is from another cluster, make it again with `slipway init phase kubeconfig`"
+			"or the file is from another cluster, move it away, and make it again with `slipway init phase kubeconfig all`"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "", "check the clocks of this host and of " + c.host + ", and the certificates with `slipway certs check-expiration`"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -23,7 +23,7 @@ func resetFlags() []flagRow {
 		toggle("force", "do not ask for confirmation, and continue even if etcd loses its quorum").shorthand("f").
 			sets(kindReset, "force", func(d *documents, v bool) { d.reset.Force = v }).
 			forCommands("reset"),
-		toggle("network", "also remove the kernel rules and interfaces of kube-proxy and the Pod network's bridge").forCommands("reset"),
+		toggle("network", "also remove the rules and interfaces of kube-proxy and flannel, the Pods' bridge, and the records of Pod addresses").forCommands("reset"),
 	}
 }
 

@@ -73,7 +73,7 @@ func caMismatch(o *observation) []symptom {
 		return nil
 	}
 	const remedy = "put back the CA that signed the other certificates, or delete this certificate and make it again with " +
-		"`slipway init phase certs` and `slipway init phase kubeconfig`"
+		"`slipway init phase certs all` and `slipway init phase kubeconfig all`"
 	found := o.fileFindings(otherCA, said, remedy)
 	if len(found) > 0 {
 		return found

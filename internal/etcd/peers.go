@@ -111,7 +111,7 @@ func (r *Real) askPeer(ctx context.Context, p *Peer) error {
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
-		p.Stranger = !trusted.Load() && !isIssuedBy(trust.RootCAs, err)
+		p.Stranger = ctx.Err() == nil && !trusted.Load() && !isIssuedBy(trust.RootCAs, err) // an etcd that hangs accepts connections, too
 		return AcceptedError{errors.Wrap(err, strings.TrimPrefix(p.URL, scheme))}
 	}
 	defer answer.Body.Close()

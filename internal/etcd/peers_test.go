@@ -130,6 +130,11 @@ func TestForeignPeers(t *testing.T) {
 			t.Errorf("%s is foreign: %t; cluster %x, stranger %t (%v)", name, !c.foreign, p.Cluster, p.Stranger, p.Err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if p := r.Peers(ctx, []string{silent(t)})[0]; p.Foreign(0x1f) {
+		t.Errorf("a member that hangs is foreign (%v)", p.Err)
+	}
 }
 
 // TestSilentPeers: only a host that doesn't answer at all is silent, and credentials that can't be used say nothing about it.

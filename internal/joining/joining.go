@@ -178,7 +178,7 @@ func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *co
 		}
 	}
 	if credentials == nil {
-		return nil, errors.New("the discovery file has no credentials for this node: give a token with --tls-bootstrap-token (discovery.tlsBootstrapToken)")
+		return nil, fault.New("the discovery file has no credentials for this node", "give a token with --tls-bootstrap-token (discovery.tlsBootstrapToken)")
 	}
 	d.UI.Printf("Found the cluster at %s", found.Server)
 	return &config.Join{Server: found.Server, CA: certs.EncodeCerts(found.CA...), CAPath: self.CACertPath,
@@ -239,8 +239,8 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 	if !found || !ready {
 		return nil
 	}
-	return errors.Errorf("the cluster already has a node %q, which is Ready: join with another name (--node-name) or, if it was this host, delete that node first (`kubectl delete node %s`)",
-		n.Name, n.Name)
+	return fault.WithRemedy(errors.Errorf("the cluster already has a node %q, which is Ready", n.Name),
+		"join with another name (--node-name) or, if it was this host, delete that node first: `kubectl delete node "+n.Name+"`")
 }
 
 // StartedNode is this node as described by its kubelet's files, for phases after kubelet-start with no need to know the cluster.

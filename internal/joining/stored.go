@@ -22,7 +22,7 @@ func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error)
 		return nil, err
 	}
 	if text == "" {
-		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; `slipway init phase upload-config` creates it", config.ClusterSource)
+		return nil, errors.Errorf("%s does not exist or has no ClusterConfiguration; on a control plane, `slipway init phase upload-config kubeadm --config FILE` creates it, with the configuration that the cluster was made with", config.ClusterSource)
 	}
 	return []byte(text), nil
 }

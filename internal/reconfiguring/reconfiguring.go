@@ -169,7 +169,7 @@ func (l Loader) read(ctx context.Context, rows []row, parts map[string]config.Pa
 		_, wanted := parts[r.source]
 		text := cm.Data[r.key]
 		if text == "" && (wanted || r.source == config.ClusterSource) {
-			return nil, nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "`slipway init phase` creates it; see its help")
+			return nil, nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "create it with `slipway init phase upload-config all` or, for kube-proxy, `slipway init phase addon kube-proxy`, and the cluster's configuration (--config)")
 		}
 		if found && text != "" {
 			stored[r.source], c.Stored[r.configMap] = []byte(text), text

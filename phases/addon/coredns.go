@@ -62,7 +62,7 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 		env.UI.Printf("Upgrading CoreDNS to %s", u.to)
 	}
 	if u.unknown != nil {
-		env.UI.Warnf("%v; it stays as it is", u.unknown)
+		env.UI.Warnf("%v; the upgrade leaves these parts of the Corefile as they are", u.unknown)
 	}
 	if u.data != nil && u.text != u.data[manifests.CorefileKey] {
 		env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",

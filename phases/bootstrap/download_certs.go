@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -76,7 +77,8 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
-		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which should have them, does not exist: it expires after two hours; `init phase upload-certs --upload-certs` on a control plane creates it again, with a new certificate key", paths)
+		return nil, fault.WithRemedy(errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs does not exist: the cluster deletes it after two hours", paths),
+			"run `slipway token create --print-join-command --control-plane` on a control plane, and here the command that it prints")
 	}
 	// Ignore other entries: they belong to an earlier layout, or to another etcd.
 	wanted := maps.Clone(n.Join.Shared)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -186,13 +187,14 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 	name := cmp.Or(lost.Name, lost.IDText())
 	for _, m := range all {
 		if m.At(lost.PeerURL) && m.Answers {
-			return errors.Errorf("etcd member %q answers at %s, but %s. If this is another host's address, give this node its own (--apiserver-advertise-address); "+
-				"if etcd runs on this host, reset the host first", name, strings.Join(m.ClientURLs, ", "), why)
+			return fault.New(fmt.Sprintf("etcd member %q answers at %s, but %s", name, strings.Join(m.ClientURLs, ", "), why),
+				"if this is another host's address, give this node its own (--apiserver-advertise-address); if etcd runs on this host, run `slipway reset` here first")
 		}
 	}
 	if !lost.Learner && !etcd.QuorumWithout(all, lost.PeerURL) {
-		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, but the others have no quorum without it: %s. "+
-			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, etcd.DescribeHealth(all, lost.PeerURL))
+		return fault.New(fmt.Sprintf("etcd has a member %q at %s, but %s; the others have no quorum to remove it before it joins again: %s",
+			name, lost.PeerURL, why, etcd.DescribeHealth(all, lost.PeerURL)),
+			"start the members that are down; if they are lost, run `slipway etcd recover` on a control plane with etcd's data, or restore a snapshot")
 	}
 	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
 	ending, cancel := context.WithTimeout(ctx, undoTimeout)

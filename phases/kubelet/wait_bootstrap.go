@@ -147,7 +147,7 @@ func awaitReport(ctx context.Context, env *step.Env, began time.Time) error {
 		return err
 	}
 	if settings.RegisterNode != nil && !*settings.RegisterNode {
-		env.UI.Warnf("the kubelet does not register its Node (registerNode: false), so it is not checked whether it reports to the cluster; create Node %s if it does not exist yet", name)
+		env.UI.Warn("the kubelet does not register its Node (registerNode: false), so nothing shows whether it reports to the cluster", "create Node "+name+" if it does not exist yet")
 		return nil
 	}
 	failure := "node " + name + " has not reported to the cluster"

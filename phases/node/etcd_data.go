@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -53,8 +54,8 @@ type EtcdData struct {
 
 // Foreign is the error for a host whose data belongs to no member of its cluster.
 func (d EtcdData) Foreign() error {
-	return errors.Errorf("%s holds the data of member %x of etcd cluster %x, which is not this host's member: reset this host, or move the directory away",
-		d.Log, d.Member, d.Cluster)
+	return fault.WithRemedy(errors.Errorf("%s holds the data of member %x of etcd cluster %x, which is not this host's member", d.Log, d.Member, d.Cluster),
+		"run `slipway reset` here, or move the directory away")
 }
 
 // ReadEtcdData looks for an etcd's log in all possible places. Without a log, it returns the zero EtcdData.

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// foreignSign says why an answer isn't known to be of this etcd.
-func foreignSign(peer etcd.Peer) string {
+// ForeignSign says why an answer isn't known to be of this etcd.
+func ForeignSign(peer etcd.Peer) string {
 	switch {
 	case peer.Err != nil:
 		return peer.Err.Error()
@@ -30,7 +30,7 @@ func foreignSign(peer etcd.Peer) string {
 func NewForeignFinding(answers ...etcd.Peer) fault.Finding {
 	var texts []string
 	for _, peer := range answers {
-		texts = append(texts, fmt.Sprintf("%s (%s)", peer.URL, foreignSign(peer)))
+		texts = append(texts, fmt.Sprintf("%s (%s)", peer.URL, ForeignSign(peer)))
 	}
 	return fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "if it is a former member of this etcd, run `slipway reset` on its host; "+
 		"if the address belongs to another host now, use --ignore-preflight-errors="+fault.EtcdOtherMembers,

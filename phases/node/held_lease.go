@@ -57,7 +57,7 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 				ui.WarnError(env.UI, errors.WithMessagef(held, "waiting, up to %s", env.Config.Timeouts.UpgradeManifests))
 			}
 		case err == nil && over != nil:
-			env.UI.Warn(fmt.Sprintf("continuing without it: %v", over), "once that node is back, run "+purposes[over.purpose].runs+" there")
+			env.UI.Warn(fmt.Sprintf("no longer waiting: %v", over), "once that node is back, run "+purposes[over.purpose].runs+" there")
 		}
 		return err
 	})

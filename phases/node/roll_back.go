@@ -40,14 +40,12 @@ func NewRolledBackError(failed error) error {
 func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Replacement, failed error) error {
 	var putBack []Replacement
 	etcdStays := false
-	var edited *editedError
-	errors.As(failed, &edited)
 	for _, c := range components {
 		now, replaced, err := wasReplaced(env, c)
 		switch {
 		case err != nil:
 			return errors.WithMessagef(failed, "cannot tell which static Pods were replaced, so none was put back (%v)", err)
-		case !replaced, edited != nil && edited.component == c.Name:
+		case !replaced:
 		case c.Name == manifests.EtcdName && !canRollBackEtcd(ctx, env, c):
 			etcdStays = true
 		default:
@@ -58,7 +56,7 @@ func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Repla
 	if len(putBack) == 0 {
 		return failed
 	}
-	env.UI.Warnf("%s did not come up; putting back the previous static Pods", NamesOf(components))
+	env.UI.Warnf("putting back the previous static Pods of %s", NamesOf(putBack))
 	if _, err := ReplaceStaticPods(ctx, env, turn, putBack); err != nil {
 		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back the previous static Pods failed, too (%v)", err),
 			"the previous manifests are in "+BackupRoot(env)+"; `slipway diagnose` says what is wrong")
@@ -70,13 +68,13 @@ func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Repla
 	return &RolledBackError{error: errors.WithMessage(failed, said)}
 }
 
-// wasReplaced reports whether this run has written a different manifest, and returns the present one.
+// wasReplaced reports whether the manifest is one that this run has written, and returns it. An operator's edit since then stays.
 func wasReplaced(env *step.Env, c Replacement) (now []byte, replaced bool, err error) {
 	if c.Before == nil || manifests.SameStaticPod(c.Before, c.Wanted) {
 		return nil, false, nil
 	}
 	now, err = host.ReadIfExists(env.Host, env.Config.Paths.StaticPod(c.Name))
-	return now, !bytes.Equal(now, c.Before), err
+	return now, bytes.Equal(now, c.Wanted), err
 }
 
 // canRollBackEtcd reports whether the previous etcd may return. An etcd of another minor version may have made its data unreadable

@@ -144,7 +144,7 @@ func replaceStaticPod(ctx context.Context, env *step.Env, turn Lease, c Replacem
 }
 
 // editedError says that somebody has changed a component's manifest since this run read it.
-type editedError struct{ component, path string }
+type editedError struct{ path string }
 
 func (e *editedError) Error() string { return e.path + " has been changed since this run read it" }
 
@@ -160,7 +160,7 @@ func checkUnedited(env *step.Env, components ...Replacement) error {
 			return err
 		}
 		if c.Before != nil && !bytes.Equal(now, c.Before) {
-			return &editedError{c.Name, path}
+			return &editedError{path}
 		}
 	}
 	return nil

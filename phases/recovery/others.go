@@ -101,8 +101,8 @@ func (s observations) peer(m etcd.Member) etcd.Peer {
 // alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. Of others, nothing is known: another
 // host may have the address now.
 func (s observations) alive(m etcd.Member) bool {
-	p := s.peer(m)
-	return p.Alive() && !p.Foreign(s.cluster) || slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
+	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return m.At(p.URL) && p.Alive() && !p.Foreign(s.cluster) }) ||
+		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
 }
 
 func (s observations) silent(m etcd.Member) bool { return !s.alive(m) && s.peer(m).Silent() }
@@ -145,13 +145,13 @@ func (r *Recovery) refuseFor(left []etcd.Member, seen observations) error {
 	var unknown []string
 	for _, m := range left {
 		why := fmt.Sprint(seen.peer(m).Err)
-		if seen.peer(m).Foreign(seen.cluster) {
-			why = "something else answers at its address"
+		if p := seen.peer(m); p.Foreign(seen.cluster) {
+			why = "another host may have its address: " + node.ForeignSign(p)
 		}
 		unknown = append(unknown, fmt.Sprintf("%s (%s)", m.Label(), why))
 	}
 	return fault.New(fmt.Sprintf("these members of etcd may run, or start again: %s. %s", strings.Join(unknown, ", "), r.end),
-		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` there, and give them up here: "+r.abandon(left))
+		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` on their own hosts, not on another that has the address now, and give them up here: "+r.abandon(left))
 }
 
 // abandon is the flag that gives up these members, too.

@@ -87,10 +87,14 @@ func TestRefuses(t *testing.T) {
 			q.all[2].MorePeerURLs = []string{"https://198.51.100.13:2380"}
 			q.fails["https://198.51.100.13:2380"] = &net.OpError{Op: "dial", Err: unix.ECONNREFUSED}
 		}, Options{}, []string{"cp-3", "refused", "--abandon=cp-3"}},
-		"another host has the address": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.foreign = "cp-2" }, Options{}, []string{"cp-2", "something else", "--abandon=cp-2"}},
+		"another host has the address": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.foreign = "cp-2" }, Options{}, []string{"cp-2", "x509", "--abandon=cp-2"}},
 		"another host, given up":       {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.foreign = "cp-2" }, Options{Abandon: []string{"cp-2"}}, nil},
 		"a second address answers": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
 			q.all[2].MorePeerURLs = []string{"https://198.51.100.13:2380"}
+			q.fails["https://198.51.100.13:2380"] = etcd.AcceptedError{Err: errors.New("x509: certificate has expired")}
+		}, Options{}, []string{"answer: cp-3.", "--abandon=cp-3"}},
+		"a second address answers, another host the first": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.foreign, q.all[2].MorePeerURLs = "cp-3", []string{"https://198.51.100.13:2380"}
 			q.fails["https://198.51.100.13:2380"] = etcd.AcceptedError{Err: errors.New("x509: certificate has expired")}
 		}, Options{}, []string{"answer: cp-3.", "--abandon=cp-3"}},
 		"a host refuses for good":  {3, refusing, Options{Abandon: []string{"cp-2"}}, nil},

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -55,8 +56,8 @@ func replaceKubeletCertificate(env *step.Env, row certs.Spec, old *x509.Certific
 		return err
 	}
 	if ca.Key == nil {
-		return errors.Errorf("%s: its certificate has expired, and the key of the CA is not on this host; "+
-			"have the owner of the CA sign a new one, then restart the kubelet", env.PKI().Files(row)[0])
+		return fault.New(env.PKI().Files(row)[0]+": its certificate has expired, and the key of the CA is not on this host",
+			"have the owner of the CA sign a new one (`slipway certs generate-csr` writes the request), then restart the kubelet")
 	}
 	key, err := env.PKI().NewKey()
 	if err != nil {

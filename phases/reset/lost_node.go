@@ -88,6 +88,9 @@ func checkRemovable(all []etcd.Health, m etcd.Health) error {
 // resetThere is the remedy for a host that answers.
 const resetThere = "run `slipway reset` on that host; if it can't, turn it off first"
 
+// resetOrElsewhere is the remedy for an address that answers: only its operator knows whose it is now.
+const resetOrElsewhere = resetThere + ". If another host has the address now, remove the node with `slipway etcd member remove` (a control plane only) and `kubectl delete node`"
+
 // Summary says what goes, before it's confirmed.
 func (l *LostNode) Summary() string {
 	var parts []string

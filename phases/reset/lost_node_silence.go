@@ -55,7 +55,7 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 	}
 	if l.member != nil {
 		if peer := etcd.BestAnswer(env.Etcd.Peers(ctx, l.member.PeerURLs())); peer.Alive() {
-			return fault.New(fmt.Sprintf("the etcd of %s answers its peers at %s, so its host is not lost", l.name, peer.URL), resetThere)
+			return fault.New(fmt.Sprintf("the etcd of %s answers its peers at %s, so its host is not lost", l.name, peer.URL), resetOrElsewhere)
 		}
 	}
 	select {
@@ -88,7 +88,7 @@ func (l *LostNode) checkUnreachable(ctx context.Context, env *step.Env) error {
 	for _, r := range results {
 		switch {
 		case r.answers:
-			return fault.New(fmt.Sprintf("a host answers at %s, an address of %s, so that host is not lost", r.at, l.name), resetThere)
+			return fault.New(fmt.Sprintf("a host answers at %s, an address of %s, so that host is not lost", r.at, l.name), resetOrElsewhere)
 		case r.err != nil:
 			unknown = errors.WithMessagef(r.err, "connect to %s", r.at)
 		default:

@@ -168,7 +168,7 @@ func TestLostNode(t *testing.T) {
 		}, []string{member}, []string{token, "delete Node cp-3"}, nil},
 
 		"Ready":                                {"cp-3", func(l *lossy) { l.node.Status.Conditions[0].Status = corev1.ConditionTrue }, nil, nil, []string{"cp-3"}},
-		"its kubelet's port is open or closed": {"cp-3", func(l *lossy) { answers(l, "192.0.2.13:10250") }, nil, nil, []string{"192.0.2.13:10250"}},
+		"its kubelet's port is open or closed": {"cp-3", func(l *lossy) { answers(l, "192.0.2.13:10250") }, nil, nil, []string{"192.0.2.13:10250", "`slipway etcd member remove`", "`kubectl delete node`"}},
 		"its kubelet has another port": {"cp-3", func(l *lossy) {
 			l.node.Status.DaemonEndpoints.KubeletEndpoint.Port = 10260
 			answers(l, "192.0.2.13:10260")

@@ -38,7 +38,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 		return
 	}
 	if process, held := c.Host.PortHolder(kubeletPort); held && !c.isNode {
-		c.warnf("this host's network stays: it is in use, because %s (process %d) listens on port %d of the kubelet", process.Name, process.PID, kubeletPort)
+		c.warnf("this host's network stays, because %s (process %d) listens on the kubelet's port %d, so the network is in use", process.Name, process.PID, kubeletPort)
 		return
 	}
 	left, err := c.Host.NetworkLeftovers(ctx, c.network.Bridge)
@@ -67,7 +67,7 @@ func (c *cleanup) leaveNetwork(ctx context.Context) {
 		names = append(names, l.String())
 	}
 	if len(names) > 0 {
-		c.warn("this host's network stays, because nothing shows that it is of a node that kubeadm or Slipway made, and other tools make such things, too: "+
+		c.warn("this host's network stays, because nothing shows that it belongs to a node of kubeadm or Slipway, and other tools make the same rules and interfaces: "+
 			strings.Join(names, ", "), "if nothing needs it, restart the machine: the kernel does not keep it")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -44,7 +45,7 @@ func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
 	}
 	pod, _ := manifests.DecodePod(data) // a broken one names no member
 	if member, found := manifests.ReadEtcd(pod); !found {
-		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; if other members remain, look for it with `slipway etcd member list`")
+		env.UI.Warn("the static Pod of etcd does not say which member it is, so no member is removed", removeThere)
 	} else if err := leaveEtcd(ctx, env, member.Name, member.PeerURL); err != nil {
 		return err
 	}
@@ -107,6 +108,9 @@ func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, er
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
+// removeThere is the remedy for a member that stays in the list of etcd's members.
+const removeThere = "if other members remain, remove it there: `slipway etcd member list`, then `slipway etcd member remove ID`"
+
 // membersLimit allows for an API server that hangs (thisnode.EtcdAPITimeout), and then for asking the members side by side.
 const membersLimit = 2 * thisnode.EtcdAPITimeout
 
@@ -128,18 +132,17 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	switch {
 	case errors.As(cause, new(etcd.CredentialsError)) && !isAlone(env):
 		why = fmt.Sprintf("nobody was asked whether etcd can do without this host's member %q: %v", name, cause)
-		remedy = "Put the credentials there, or name their directory with --cert-dir, and run the same command again"
+		remedy = "put the credentials there, or name their directory with --cert-dir, and run the same command again"
 	case err == nil && needed(all, peerURL, cause):
 		why = fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.DescribeHealth(all, peerURL), cause)
-		remedy = "Start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again"
+		remedy = "start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again"
 	default:
-		env.UI.Warnf("cannot remove member %q from etcd: %v. If other members remain, remove it there: "+
-			"`slipway etcd member list`, then `slipway etcd member remove ID`", name, cause)
+		env.UI.Warn(fmt.Sprintf("cannot remove member %q from etcd: %v", name, cause), removeThere)
 		return nil
 	}
 	if !env.Config.Reset.Force {
-		return errors.Errorf("%s. Nothing was deleted. %s. --force deletes this member's data anyway; "+
-			"then the cluster may have to be restored from an etcd snapshot", why, remedy)
+		return fault.New(why+"; nothing was deleted", remedy+"; --force deletes this member's data anyway, and then you may have to restore "+
+			"the cluster from a snapshot of etcd")
 	}
 	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
 	return nil

@@ -184,8 +184,8 @@ func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 	}
 	if r.before[manifests.APIServerName] != nil {
 		env.UI.Nextf("This control plane runs Kubernetes %s", r.from())
-		env.UI.Nextf("Kubelets must not be newer than that: install kubelet %s where a newer one is installed, and restart it: systemctl daemon-reload && systemctl restart kubelet", cmp.Or(r.Backup.From, "of the same version"))
-		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, one at a time: first the control planes (the one on which you ran `slipway upgrade apply` comes last of them), then the workers")
+		env.UI.Nextf("Kubelets must not be newer. On each node with a newer kubelet, install kubelet %s, and restart it: systemctl daemon-reload && systemctl restart kubelet", cmp.Or(r.Backup.From, "of the same version"))
+		env.UI.Nextf("Run `slipway upgrade rollback` on each other upgraded node, one at a time: control planes first, last of them the node where you ran `slipway upgrade apply`, then workers")
 	}
 	if r.restore != nil {
 		r.reportAfterRestore(env)

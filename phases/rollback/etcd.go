@@ -135,6 +135,9 @@ func (o *restore) lossSummary() string {
 		text += "\nThe other members of etcd must not run any more: run `slipway reset --force` on " + strings.Join(o.Silent, ", ") +
 			" first, and join these nodes again afterwards."
 	}
+	if len(o.Foreign) > 0 {
+		text += "\nThese members of etcd must never run again; another host may have their address: " + strings.Join(o.Foreign, ", ")
+	}
 	return text
 }
 

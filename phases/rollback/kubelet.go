@@ -51,7 +51,7 @@ func (r *Rollback) kubeletQuestion(env *step.Env) preflight.Check {
 		found := breakages.Check(in)
 		for i := range found {
 			if found[i].Name = kubeletCheck; found[i].Severity == fault.Error {
-				found[i].Remedy = "install the previous kubelet first, or in that file, " + found[i].Remedy
+				found[i].Remedy = "install the previous kubelet first, or correct that file (" + found[i].Remedy + "); if a drop-in corrects it, use --ignore-preflight-errors=" + kubeletCheck
 			}
 		}
 		return found

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -56,7 +55,8 @@ func New(ctx context.Context, env *step.Env, o Options) (*Rollback, error) {
 		r.Progress = upgrading.Progress{}
 	}
 	if o.Backup.Node != "" && o.Backup.Node != env.Config.Name {
-		return nil, errors.Errorf("the backup in %s is of node %s, and this node is %s", node.BackupRoot(env), o.Backup.Node, env.Config.Name)
+		return nil, fault.New(fmt.Sprintf("the backup in %s is of node %s, and this node is %s", node.BackupRoot(env), o.Backup.Node, env.Config.Name),
+			"if this host had that name before, put back the files that you need by hand; then move the backup away")
 	}
 	if err := r.checkSameCluster(env); err != nil {
 		return nil, err

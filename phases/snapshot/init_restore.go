@@ -89,6 +89,7 @@ func (b *BareHost) resume(env *step.Env) (err error) {
 	if b.journal.Replaced, err = host.Exists(env.Host, b.Data); err != nil || !b.journal.Replaced {
 		return err
 	}
+	b.served = true // perhaps for days
 	if b.journal.Cluster == "" {
 		return noData(env, b.Data) // an etcd has started before this restore had any data
 	}
@@ -247,9 +248,8 @@ func noData(env *step.Env, dir string) error {
 	return err
 }
 
-// ready fails if another member of the snapshot's cluster runs. Whether a silent one does, or one in whose place something else answers,
-// is up to the operator. Then it checks the
-// space.
+// ready fails if another member of the snapshot's cluster runs. Members that are silent, or whose address another host may have, are up
+// to the operator. Then it checks the space.
 func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 	var urls []string
 	for _, m := range b.info.Members {
@@ -283,7 +283,11 @@ func (b *BareHost) finish(_ context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config.Paths)); err != nil {
 		return err
 	}
-	env.UI.Nextf("The cluster has the state of %s", b.File)
+	if b.served {
+		env.UI.Nextf("%s by a run that was interrupted, and everything written since then is still there", b.restored())
+	} else {
+		env.UI.Nextf("The cluster has the state of %s", b.File)
+	}
 	node.SayRejoin(env, b.journal.Others)
 	return nil
 }

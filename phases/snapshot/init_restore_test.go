@@ -76,6 +76,7 @@ func TestBareHost(t *testing.T) {
 		t.Errorf("the second run wrote (-before +after):\n%s", diff)
 	}
 	phasetest.Fatal(t, b.finish(t.Context(), s.Env))
+	fact.In(t, s.Said.String(), "interrupted")
 	phasetest.Fatal(t, NoneInterrupted(s.Env))
 	if _, err := s.Host.Lstat(node.EtcdJournalPath(s.Config.Paths)); err == nil {
 		t.Error("the journal is left")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -159,7 +160,8 @@ func (r *Restore) readSnapshot(env *step.Env) error {
 	return r.fits(env, server)
 }
 
-// noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows which have joined since.
+// noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows which have joined since. A Node without the
+// label may have lost its marks to an earlier restore, so it gets them all.
 func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
 	defer cancel()
@@ -169,7 +171,7 @@ func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	}
 	r.journal.Nodes, r.journal.Unmarked = nil, nil
 	for i := range nodes {
-		if nodes[i].Name == thisnode.RegisteredName(env.Host, env.Config) {
+		if _, marked := nodes[i].Labels[cluster.LabelControlPlane]; marked && nodes[i].Name == thisnode.RegisteredName(env.Host, env.Config) {
 			r.journal.Unmarked = node.MarkNames(node.MarkLacking(&nodes[i], node.ControlPlaneMark(env.Config)))
 		}
 		r.journal.Nodes = append(r.journal.Nodes, nodes[i].Name)
@@ -198,7 +200,7 @@ func (r *Restore) Summary() string {
 		text += "\nThese members of etcd run, and have to be reset first: " + strings.Join(r.Running, ", ")
 	}
 	if len(r.Foreign) > 0 {
-		text += "\nSomething answers in place of these members of etcd, which must never run again: " + strings.Join(r.Foreign, ", ")
+		text += "\nThese members of etcd must never run again; another host may have their address: " + strings.Join(r.Foreign, ", ")
 	}
 	if len(r.Silent) > 0 {
 		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")

@@ -54,6 +54,7 @@ type restoredAPI struct {
 // node is a Node of the snapshot, from before the restore at noon, or one that's registered again.
 func (c *restoredAPI) node(name string) *corev1.Node {
 	n := cluster.NewNode(name)
+	n.Labels = c.labels
 	if n.CreationTimestamp.Time = noon.Add(-time.Hour); slices.Contains(c.again, name) {
 		n.CreationTimestamp.Time = noon
 	}
@@ -97,9 +98,7 @@ func (c *restoredAPI) AwaitReport(_ context.Context, name string, since time.Tim
 }
 
 func (c *restoredAPI) AwaitNode(_ context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
-	own := c.node(name)
-	own.Labels = c.labels
-	return check(own, nil)
+	return check(c.node(name), nil)
 }
 
 // kubeletPods are the Pods in a kubelet's list.
@@ -331,12 +330,18 @@ func TestRestoreMarksAgain(t *testing.T) {
 	}
 }
 
-// TestRestoreNotesMarks: the journal has the marks that an operator had removed before the restore.
+// TestRestoreNotesMarks: the journal has the marks that an operator had removed before the restore. A Node without the label may have
+// lost its marks to an earlier restore.
 func TestRestoreNotesMarks(t *testing.T) {
 	s, _, _ := alone(t)
 	s.Cluster = &restoredAPI{nodes: []string{"cp-0", "cp-1"}}
 	r := &Restore{}
 	r.noteNodes(t.Context(), s.Env)
-	fact.List(t, r.journal.Unmarked, node.MarkNames(node.ControlPlaneMark(s.Config))...)
+	fact.List(t, r.journal.Unmarked)
+	s.Cluster = &restoredAPI{nodes: []string{"cp-0", "cp-1"}, labels: map[string]string{cluster.LabelControlPlane: ""}}
+	r.noteNodes(t.Context(), s.Env)
+	all := node.ControlPlaneMark(s.Config)
+	delete(all.Labels, cluster.LabelControlPlane)
+	fact.List(t, r.journal.Unmarked, node.MarkNames(all)...)
 	fact.List(t, r.journal.Nodes, "cp-0", "cp-1")
 }

@@ -38,9 +38,9 @@ func RefuseUnfinished(env *step.Env, except ...State) error {
 }
 
 func unfinishedError(r *Record) error {
-	of := "the change of this node's configuration of " + ui.Time(r.Began) + " is unfinished (" + string(r.State) + ")"
+	of := "the change to this node's configuration that began at " + ui.Time(r.Began) + " is unfinished (" + string(r.State) + ")"
 	if r.AwaitsConfirmation() {
 		return fault.New(of, "`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
 	}
-	return fault.New(of, "wait until systemd has put it back or stored it (journalctl -u slipway-watch), or run `slipway reconfigure node`, which does that first")
+	return fault.New(of, "wait until systemd has put it back or stored it (journalctl -u slipway-watch), or run `slipway reconfigure node`, which ends it first")
 }

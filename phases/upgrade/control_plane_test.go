@@ -88,15 +88,16 @@ func TestPutBackNothing(t *testing.T) {
 }
 
 // TestEditedMeanwhile: a static Pod that somebody edits after the run has read it stays, and so does everything that would have been
-// replaced with it. One that's edited while another stops stays, too, and the other goes back.
+// replaced with it. One that's edited while another stops stays, too, and the other goes back. Several edits are no different.
 func TestEditedMeanwhile(t *testing.T) {
-	for name, late := range map[string]bool{"before the swap": false, "during the swap": true} {
-		t.Run(name, func(t *testing.T) {
+	const before, both, during = "before the swap", "both, before the swap", "during the swap"
+	for _, when := range []string{before, both, during} {
+		t.Run(when, func(t *testing.T) {
 			s := phasetest.RestartStage(t, bootstrap.Init())
 			s.Etcd = phasetest.LoneMember{}
 			s.RunsPods(nil, nil)
 			scheduler, manager := s.Config.Paths.StaticPod(manifests.SchedulerName), s.Config.Paths.StaticPod(manifests.ControllerManagerName)
-			before, edited := s.Get(t, scheduler), ""
+			unedited, edited := s.Get(t, scheduler), ""
 			edit := func() {
 				s.EditPod(t, manifests.ControllerManagerName, "cpu: 200m", "cpu: 300m")
 				edited = s.Get(t, manager)
@@ -108,23 +109,27 @@ func TestEditedMeanwhile(t *testing.T) {
 				components = append(components, node.Replacement{Name: name, Before: []byte(made), Wanted: []byte(wanted)})
 			}
 			s.FakeHost.On.StopContainer = func(_ context.Context, _, id string, _ time.Duration) error {
-				if late && edited == "" {
+				if when == during && edited == "" {
 					edit()
 				}
 				return nil
 			}
-			if !late {
+			if when != during {
 				edit()
+			}
+			if when == both {
+				s.EditPod(t, manifests.SchedulerName, "cpu: 100m", "cpu: 150m")
+				unedited = s.Get(t, scheduler)
 			}
 			err := swap(t.Context(), s.Env, node.Lease{}, components)
 			fact.Error(t, err, manager)
 			if got := s.Get(t, manager); got != edited {
 				t.Errorf("the edit is lost:\n%s", got)
 			}
-			if got := s.Get(t, scheduler); got != before {
+			if got := s.Get(t, scheduler); got != unedited {
 				t.Errorf("the other static Pod:\n%s", got)
 			}
-			if stopped := s.FakeHost.Did("stop container"); len(stopped) > 0 != late {
+			if stopped := s.FakeHost.Did("stop container"); len(stopped) > 0 != (when == during) {
 				t.Errorf("stopped %q", stopped)
 			}
 		})

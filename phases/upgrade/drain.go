@@ -88,7 +88,7 @@ func cordon(ctx context.Context, env *step.Env) error {
 	case err != nil:
 		return err
 	case !found:
-		return errors.Errorf("the cluster has no Node %s; is that the name of this node?", env.Config.Name)
+		return fault.New("the cluster has no Node "+env.Config.Name, "compare the name with `kubectl get nodes`; if the Node was deleted, restart the kubelet, which registers it")
 	case already && !isCordonedHere(env, node):
 		env.UI.Printf("Node %s was cordoned before, and stays so after the upgrade", node.Name)
 	default:

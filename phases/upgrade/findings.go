@@ -6,6 +6,7 @@ package upgrade
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,7 @@ func certificateFindings(env *step.Env) []fault.Finding {
 	ends := func(e pki.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(expiryWarning)) }
 	for _, ca := range authorities {
 		if ends(ca) {
-			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
+			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "replace the CA before it expires: see \"Replacing a CA\" in docs/cluster-life.md",
 				"the CA %s expires on %s", ca.Name, until(ca)))
 		}
 		if names := issuedBy(leaves, ca.Name); ca.External && len(names) > 0 {
@@ -150,7 +151,7 @@ func etcdFindings(members []etcd.Health) []fault.Finding {
 			found = append(found, fault.NewFinding(etcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`slipway etcd member remove`)",
 				"etcd member %s is a learner: a control plane is being added", name))
 		case m.Status.NearsQuota():
-			found = append(found, fault.NewFinding(etcdSpaceCheck, fault.Warning, "compact and defragment it, or raise --quota-backend-bytes",
+			found = append(found, fault.NewFinding(etcdSpaceCheck, fault.Warning, "`slipway etcd status` says what to do about it",
 				"etcd member %s uses %d of the %d MiB that its database may have", name, m.Status.Size>>20, m.Status.Quota>>20))
 		}
 	}
@@ -167,8 +168,8 @@ func alarms(members []etcd.Health, names map[uint64]string) []fault.Finding {
 				continue
 			}
 			seen = append(seen, a)
-			found = append(found, fault.NewFinding(etcdAlarmCheck, fault.Error, "NOSPACE: make room (`slipway etcd defrag`); CORRUPT: replace the member",
-				"etcd member %s has raised the alarm %s: etcd refuses writes", names[a.Member], a.Kind))
+			found = append(found, fault.NewFinding(etcdAlarmCheck, fault.Error, "`slipway etcd status` says what to do about it",
+				"etcd member %s has raised the alarm %s: etcd refuses writes", cmp.Or(names[a.Member], fmt.Sprintf("%x", a.Member)), a.Kind))
 		}
 	}
 	return found

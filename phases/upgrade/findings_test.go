@@ -84,6 +84,8 @@ func TestHostFindings(t *testing.T) {
 				m[i].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
 			}
 		}, equipped{s.FakeHost, "none", 50 << 30}, []phasetest.FoundAs{{Name: "error EtcdAlarm", Facts: []string{"member cp-2", "NOSPACE"}}}},
+		"an alarm of a former member": {func(m []etcd.Health) { m[0].Status.Alarms = []etcd.Alarm{{Member: 0xf0, Kind: "CORRUPT"}} },
+			equipped{s.FakeHost, "none", 50 << 30}, []phasetest.FoundAs{{Name: "error EtcdAlarm", Facts: []string{"member f0", "CORRUPT"}}}},
 		"little space in etcd": {func(m []etcd.Health) { m[1].Status.Size = 1639 << 20 }, equipped{s.FakeHost, "none", 50 << 30},
 			[]phasetest.FoundAs{{Name: "warning EtcdSpace", Facts: []string{"member cp-2", "1639", "2048 MiB"}}}},
 	} {

@@ -51,7 +51,7 @@ func runPostUpgrade(ctx context.Context, env *step.Env) error {
 	if env.Config.ControlPlane {
 		env.UI.Nextf("This control plane runs Kubernetes %s", version)
 	}
-	env.UI.Nextf("Install kubelet %s on this node, if it is older, and restart it: systemctl daemon-reload && systemctl restart kubelet", version)
+	env.UI.Nextf("If this node's kubelet is older than %[1]s, install kubelet %[1]s, and restart it: systemctl daemon-reload && systemctl restart kubelet", version)
 	if env.Config.Upgrade.First {
 		env.UI.Nextf("Then run `slipway upgrade node` on the other nodes, control planes first, one at a time")
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // In fails the test unless the text has every fact, as separate words: the fact "/etc/a" isn't in "/etc/ab", nor "1" in "10". It
@@ -38,7 +40,7 @@ func NotIn(t testing.TB, text string, facts ...string) {
 	}
 }
 
-// Error fails the test unless err has every fact. Without facts, there must be no error.
+// Error fails the test unless err, with its remedy, has every fact. Without facts, there must be no error.
 func Error(t testing.TB, err error, facts ...string) {
 	t.Helper()
 	switch {
@@ -47,7 +49,7 @@ func Error(t testing.TB, err error, facts ...string) {
 	case err != nil && len(facts) == 0:
 		t.Errorf("error: %v", err)
 	case err != nil:
-		In(t, err.Error(), facts...)
+		In(t, err.Error()+"; "+fault.Remedy(err), facts...)
 	}
 }
 

@@ -128,8 +128,8 @@ func newDefrag(g *cli.Globals) *cobra.Command {
 		Short: "Defragment the members' databases to free disk space",
 		Long: "Defragment the members' databases to free disk space: one member at a time, while all work, and the leader\n" +
 			"last, after it has handed over. A member serves nothing meanwhile.\n\n" +
-			"Only databases with more than 40 % and 100 MiB of free space are rewritten, or all (--all). If a database has reached its\n" +
-			"quota, the history of all keys is discarded first, and the alarm NOSPACE disarmed at the end.",
+			"It rewrites only databases with more than 40 % and 100 MiB of free space, and any near their quota; --all rewrites all. If a\n" +
+			"database has reached its quota, it first discards the history of all keys, and disarms the alarm NOSPACE at the end.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {

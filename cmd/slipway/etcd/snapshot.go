@@ -111,11 +111,11 @@ func newPrune(g *cli.Globals) *cobra.Command {
 		Use:   "prune",
 		Short: "Remove this host's old snapshots",
 		Long: "Remove this host's old snapshots.\n\n" +
-			"It keeps the newest snapshots, and one per day. Before anything is removed, the newest snapshot is verified. Files without a record,\n" +
-			"and other hosts' snapshots, stay.",
+			"It keeps the newest snapshots, and one per day. Before anything is removed, the newest snapshot is verified. Files without\n" +
+			"a record, and other hosts' snapshots, stay.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if policy.Newest < 1 || policy.Days < 0 {
-				return fmt.Errorf("--keep=%d --keep-days=%d: at least one snapshot has to stay", policy.Newest, policy.Days)
+				return fmt.Errorf("--keep=%d --keep-days=%d: --keep must be at least 1, and --keep-days at least 0", policy.Newest, policy.Days)
 			}
 			return run(cmd, g, dir, func(p *env.Parts, dir string) error {
 				if err := snapshot.Prune(cmd.Context(), p.Env, dir, policy); err != nil {

@@ -18,7 +18,7 @@ func newResetNode(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node NAME",
 		Short: "Remove a node whose host is lost",
-		Long: "Remove a node whose host is lost, from a control plane: its member of etcd, its Node, and the bootstrap\n" +
+		Long: "Run this on a control plane to remove a node whose host is lost: its member of etcd, its Node, and the bootstrap\n" +
 			"tokens that it joined with.\n\n" +
 			"The host must not answer: its Node isn't Ready, its kubelet renews no Lease for 25 seconds, its etcd is silent, and\n" +
 			"connections to its addresses get no reply. A host that is only cut off from the others looks the same: turn it off.\n" +

@@ -31,8 +31,8 @@ func newPlan(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [VERSION]",
 		Short: "Show what the cluster can be upgraded to, and how",
-		Long: "Show what runs on each node, what the cluster can be upgraded to, obstacles, and each step. " +
-			"Without VERSION, the plan is for the newest releases that this program was built with. Nothing is changed, and only the cluster is contacted.",
+		Long: "Show the versions on each node, the cluster's possible upgrades, obstacles, and each step. " +
+			"Without VERSION, the plan is for the newest releases that this program was built with. It changes nothing, and contacts only the cluster.",
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
