@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Version is the benchmark's version, and the source of the numbers.
+// Version is the version of the benchmark that numbers the items.
 const Version = "1.11"
 
 // Status is what a check found out.

@@ -113,7 +113,7 @@ func (r kubeletRow) look(o *observation) answer {
 	return verdict(r.ok(value), cmp.Or(value, "not set"))
 }
 
-// kubeletFlag returns the value of a flag in the files with the kubelet's; why says if only systemd knows it.
+// kubeletFlag returns the value of a flag in the files with the kubelet's flags; why is set if only systemd knows it.
 func (o *observation) kubeletFlag(name string) (value string, given bool, why string) {
 	for _, f := range thisnode.EffectiveFlags(o.host, o.machine) {
 		if f.Name == name {

@@ -23,7 +23,7 @@ const (
 	newCluster    = "make a new cluster, and move the workloads there"
 )
 
-// fixedFields lists them, each with its reason and an alternative. A row includes the fields below it, except
+// fixedFields lists the fixed fields, each with its reason and an alternative. A row includes the fields below it, except
 // where the field itself only comes or goes (wholeFields).
 func fixedFields() []fixedField {
 	of, kubelet, proxy := config.ClusterSource, config.KubeletSource, config.KubeProxySource

@@ -34,7 +34,7 @@ const (
 	keepStore       = "leave it as it is: the objects don't move with it"
 )
 
-// fixedArgs lists them, each with its reason and an alternative. Most do what a fixed field does: the API server or
+// fixedArgs lists the fixed arguments, each with its reason and an alternative. Most do what a fixed field does: the API server or
 // etcd would start without the cluster's data, or components would disagree on its networks.
 func fixedArgs() []fixedArg {
 	return []fixedArg{

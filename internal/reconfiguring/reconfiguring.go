@@ -35,7 +35,7 @@ type Change struct {
 	Fields []Field
 	// Stored are the texts before the change.
 	Stored Texts
-	// Former are the cluster's former endpoints, and Removed their names for the API servers' certificates to lose.
+	// Former are the cluster's former endpoints, and Removed those of their names that certificates lose.
 	Former, Removed []string
 	previous        string // the annotation PreviousConfiguration
 }

@@ -18,20 +18,20 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ControlPlanesBehind names the control planes whose API servers don't have the configured version yet, with the reason for each.
-// Like kubeadm, it looks at the images of the API servers' Pods.
-func ControlPlanesBehind(ctx context.Context, env *step.Env) ([]string, error) {
+// ControlPlanesBehind names the control planes whose API servers aren't known to have the configured version yet, with the reason for
+// each. older reports whether one of them certainly has an older version. Like kubeadm, it looks at the images of the API servers' Pods.
+func ControlPlanesBehind(ctx context.Context, env *step.Env) (behind []string, older bool, err error) {
 	servers, err := APIServers(ctx, env)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var behind []string
 	for _, node := range slices.Sorted(maps.Keys(servers)) {
-		if why := outdatedReason(servers[node], env.Config.Cluster.KubernetesVersion); why != "" {
+		why, certain := outdatedReason(servers[node], env.Config.Cluster.KubernetesVersion)
+		if older = older || certain; why != "" {
 			behind = append(behind, node+" ("+why+")")
 		}
 	}
-	return behind, nil
+	return behind, older, nil
 }
 
 // APIServers returns the API servers' Pods by node name, with nil for unknown Pods. This node's static Pod is more current than
@@ -72,22 +72,23 @@ func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod
 	return servers, nil
 }
 
-// outdatedReason says why an API server doesn't have the wanted or a newer version; empty if it does.
-func outdatedReason(server *corev1.Pod, wanted string) string {
+// outdatedReason says why an API server doesn't have the wanted or a newer version; empty if it does. It's certain only of another release:
+// a tag's suffix may name an operator's own build.
+func outdatedReason(server *corev1.Pod, wanted string) (why string, certain bool) {
 	if server == nil {
-		return "its kube-apiserver Pod is not in the API"
+		return "its kube-apiserver Pod is not in the API", false
 	}
 	image := manifests.ContainerImage(server.Spec.Containers, manifests.APIServerName)
 	if image == "" {
-		return "its kube-apiserver Pod has no container of that name"
+		return "its kube-apiserver Pod has no container of that name", false
 	}
 	tag := manifests.TagOf(image)
 	runs, err := manifests.TagVersion(tag)
 	if err != nil {
-		return "the version of " + image + " is unknown"
+		return "the version of " + image + " is unknown", false
 	}
-	if runs.LessThan(version.MustParseSemantic(wanted)) {
-		return "runs " + tag
+	if next := version.MustParseSemantic(wanted); runs.LessThan(next) {
+		return "runs " + tag, runs.WithPreRelease("").LessThan(next)
 	}
-	return ""
+	return "", false
 }

@@ -121,10 +121,10 @@ func RefuseKeptCoreDNS(ctx context.Context, env *step.Env) error {
 	}
 	if fault.Remedy(u.kept) != "" { // it's newer
 		_, tag := manifests.SplitImage(u.from)
-		return fault.WithRemedy(u.kept, "set dns.imageTag to "+tag+" in the same change, which keeps this version, or to the version that the cluster should have")
+		return fault.WithRemedy(u.kept, "set dns.imageTag to "+tag+", which keeps this version, or to the version that the cluster should have, in the same change or, before --revert, in one of its own")
 	}
 	return fault.WithRemedy(errors.WithMessagef(u.kept, "CoreDNS would stay as it is, with %s", u.from),
-		"leave CoreDNS's image out of the change; or check that "+u.to+" accepts the Corefile (its release notes are on https://coredns.io), change it if "+
+		"check that "+u.to+" accepts the Corefile (its release notes are on https://coredns.io), change it if "+
 			"necessary, run `"+setImage(u.to)+"`, and then this command again")
 }
 

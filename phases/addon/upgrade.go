@@ -66,7 +66,7 @@ func WhenAllUpgraded(name string, upgrade func(context.Context, *step.Env) error
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
-		behind, err := ControlPlanesBehind(ctx, env)
+		behind, _, err := ControlPlanesBehind(ctx, env)
 		if err != nil {
 			return err
 		}

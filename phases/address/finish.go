@@ -30,7 +30,7 @@ func (m *Move) finish(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if left = append(left, kubelets...); len(left) > 0 {
-		env.UI.Nextf("Look at the files that still have the former address; rolling back to one of these backups would restore it: %s", strings.Join(left, ", "))
+		env.UI.Nextf("Look at the files that still have the former address; rolling back to a backup among them would restore it: %s", strings.Join(left, ", "))
 	}
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {

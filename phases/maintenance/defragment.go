@@ -73,7 +73,7 @@ func votersOf(env *step.Env, all []etcd.Health) []etcd.Health {
 	return slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool {
 		if m.Learner {
 			env.UI.Warn(fmt.Sprintf("member %s is left out, because it is a learner, and etcd rewrites only voters' databases", m.Label()),
-				"run this again once it has its vote: finish the join on its host (the same command)")
+				"run this again once it has its vote: finish the join on its host (`slipway join` again)")
 		}
 		return m.Learner
 	})

@@ -74,8 +74,8 @@ func AwaitChecks(ctx context.Context, env *step.Env, checks []preflight.Check, i
 	return reportFindings(env, report)
 }
 
-// reportFindings prints the notes, the warnings and the names of checks a dry run couldn't make, and returns the errors as a
-// *preflight.FailedError.
+// reportFindings prints the notes, the warnings and the names of checks that couldn't be made, such as in a dry run, and returns the
+// errors as a *preflight.FailedError.
 func reportFindings(env *step.Env, report preflight.Report) error {
 	for _, f := range report[fault.Note] {
 		env.UI.Printf("%s", f)
@@ -85,7 +85,7 @@ func reportFindings(env *step.Env, report preflight.Report) error {
 		for _, f := range report[fault.Unasked] {
 			checks = append(checks, fmt.Sprintf("%s (%s)", f.Name, f.Message))
 		}
-		env.UI.Warnf("not checked in a dry run: %s", strings.Join(checks, ", "))
+		env.UI.Warnf("not checked: %s", strings.Join(checks, ", "))
 	}
 	for _, f := range report[fault.Warning] {
 		env.UI.Warn(f.Name+": "+f.Message, f.Remedy)

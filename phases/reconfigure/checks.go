@@ -5,7 +5,10 @@ package reconfigure
 
 import (
 	"context"
+	"io/fs"
 	"strings"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -87,21 +90,31 @@ func (r *Run) unfinishedUpgrade(ctx context.Context, env *step.Env) []fault.Find
 		return nil
 	}
 	changed, err := addon.AnyChanged(env)
-	if err != nil {
-		return []fault.Finding{fault.Of(err)}
+	var behind []string
+	severity := fault.Warning
+	if err == nil && changed {
+		var older bool
+		if behind, older, err = addon.ControlPlanesBehind(ctx, env); older {
+			severity = fault.Error
+		}
 	}
-	if !changed {
-		return nil
-	}
-	behind, err := addon.ControlPlanesBehind(ctx, env)
 	switch {
 	case err != nil:
-		return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Unasked, fault.Remedy(err), "%v", err)}
+		return []fault.Finding{failedLook(err)}
 	case len(behind) == 0:
 		return nil
 	}
-	return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade first, with `slipway upgrade node` on each of them",
-		"the change concerns add-ons, which stay as they are until all control planes have %s; not upgraded yet: %s", wanted, strings.Join(behind, ", "))}
+	return []fault.Finding{fault.NewFinding(upgradeCheck, severity, "finish any upgrade first, with `slipway upgrade node` on each of them",
+		"the change concerns add-ons, which should stay as they are until all control planes have %s; not upgraded yet, or not known to be: %s", wanted, strings.Join(behind, ", "))}
+}
+
+// failedLook is the finding of a check that couldn't look. Only a plan is made by users who may not read the host's files.
+func failedLook(err error) fault.Finding {
+	f := fault.Of(err)
+	if errors.Is(err, fs.ErrPermission) {
+		f.Severity = fault.Unasked
+	}
+	return f
 }
 
 func (r *Run) upgradeQuestion(env *step.Env) preflight.Check {

@@ -29,9 +29,7 @@ func (r *Run) keptCoreDNS(ctx context.Context, env *step.Env) []fault.Finding {
 	if err == nil {
 		return nil
 	}
-	f := fault.Of(err)
-	f.Name = coreDNSCheck
-	return []fault.Finding{f}
+	return []fault.Finding{fault.Of(err)}
 }
 
 // formerCoreDNS is the change back to CoreDNS as it was before the change that this run takes back; nil if somebody else has changed

@@ -28,7 +28,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// reconfigureScenario changes everything on the control plane of an earlier version's init.
+// withDNS changes everything, and CoreDNS.
+var withDNS = strings.Replace(everything, "apiServer:", "dns: {imageRepository: example.org/next}\napiServer:", 1)
+
+// reconfigureScenario changes everything, and CoreDNS, on the control plane of an earlier version's init.
 var reconfigureScenario = phasetest.Scenario{
 	Name: "reconfigure",
 	Prepare: func(t *testing.T, s *phasetest.Scene) error {
@@ -114,7 +117,7 @@ func livingOn(h host.Host) (*config.Node, []string, error) {
 }
 
 func reconfigure(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	return reconfigureTo(ctx, h, endpoint, say, everything)
+	return reconfigureTo(ctx, h, endpoint, say, withDNS)
 }
 
 func reconfigureTo(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, documents string) error {
@@ -134,7 +137,7 @@ func reconfigureNode(ctx context.Context, h *phasetest.LastingHost, endpoint str
 // reconfigureTry confirms the change as soon as it waits for that.
 func reconfigureTry(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
 	return command(ctx, h, endpoint, say, (*Run).Phases, func(l reconfiguring.Loader) (*Run, error) {
-		c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(everything)})
+		c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(withDNS)})
 		if err != nil {
 			return nil, err
 		}

@@ -93,7 +93,7 @@ func TestDeafEtcdGoesBack(t *testing.T) {
 			if !changed() || state(t, s) != trial.Reverting {
 				t.Errorf("the change is %q: %v", state(t, s), err)
 			}
-			fact.In(t, fault.Remedy(err), "`slipway reconfigure node --ignore-preflight-errors=EtcdQuorum`")
+			fact.In(t, fault.Remedy(err), "`systemctl stop slipway-watch`", "`slipway reconfigure node --ignore-preflight-errors=EtcdQuorum`")
 		})
 	}
 }

@@ -4,10 +4,13 @@
 package reconfigure
 
 import (
+	"slices"
+
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 // recordInspectedFiles notes the files in which the checks look for edits. Afterwards, a run pulls images and waits for its turn,
@@ -60,8 +63,8 @@ func (r *Run) recordHashes(env *step.Env, paths ...string) error {
 	return nil
 }
 
-// unedited fails if somebody has edited a file since this run has seen it: the checks haven't looked for that edit. On trial, the way
-// back keeps a copy of it.
+// unedited fails if somebody has edited a file since this run has seen it: the checks haven't looked for that edit. It hasn't
+// been written yet, so a change on trial goes back without it.
 func (r *Run) unedited(env *step.Env, paths ...string) error {
 	for _, path := range paths {
 		data, err := host.ReadIfExists(env.Host, path)
@@ -69,6 +72,9 @@ func (r *Run) unedited(env *step.Env, paths ...string) error {
 			return err
 		}
 		if before, known := r.seen[path]; known && host.HashOf(data) != before {
+			if r.record != nil {
+				r.record.Files = slices.DeleteFunc(r.record.Files, func(f trial.File) bool { return f.Path == path })
+			}
 			return fault.New(path+" has been changed since this run looked at it", "run the same command again, which looks for edits again")
 		}
 	}

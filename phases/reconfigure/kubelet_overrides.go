@@ -32,7 +32,7 @@ func (r *Run) overridden(_ context.Context, env *step.Env) (found []fault.Findin
 	path := env.Config.Paths.KubeletConfig()
 	changed, err := r.changedSettings(env, path)
 	if err != nil {
-		return []fault.Finding{fault.NewFinding(overridesCheck, fault.Unasked, fault.Remedy(err), "whether anything overrides the settings in %s: %v", path, err)}
+		return []fault.Finding{failedLook(err)}
 	}
 	overrides := thisnode.ReadKubeletOverrides(env.Host, env.Settings())
 	for _, s := range changed {

@@ -4,12 +4,16 @@
 package reconfigure
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -63,6 +67,12 @@ func TestOtherAddons(t *testing.T) {
 	}
 }
 
+type failingPods struct{ cluster.Cluster }
+
+func (failingPods) Pods(context.Context, string, string) ([]corev1.Pod, error) {
+	return nil, errors.New("etcdserver: request timed out")
+}
+
 // TestAddonsDuringUpgrade: while control planes have still to be upgraded, no change gives the add-ons the next version.
 func TestAddonsDuringUpgrade(t *testing.T) {
 	s := live(t)
@@ -74,15 +84,28 @@ func TestAddonsDuringUpgrade(t *testing.T) {
 	}
 	s.Cluster = planes
 	setImage(t, s, "kube-proxy", "registry.k8s.io/kube-proxy:v1.36.4")
-	found := func(documents string) int {
-		return len(changeTo(t, s, documents).unfinishedUpgrade(t.Context(), s.Env))
+	found := func(documents string) (severities string) {
+		for _, f := range changeTo(t, s, documents).unfinishedUpgrade(t.Context(), s.Env) {
+			severities += string(f.Severity)
+		}
+		return severities
 	}
-	if found(everything) > 0 {
-		t.Error("a change of the control plane is refused")
+	if got := found(everything); got != "" {
+		t.Errorf("a change of the control plane is refused: %s", got)
 	}
 	fact.Error(t, step.Run(t.Context(), s.Env, changeTo(t, s, ofAddons).Phases(), step.Options{}), upgradeCheck, "cp-2", "v1.36.4", "`slipway upgrade node`")
-	planes.Running[1].Spec.Containers[0].Image = planes.Running[0].Spec.Containers[0].Image
-	if found(ofAddons) > 0 {
-		t.Error("a change of the add-ons is refused after the upgrade")
+	for image, want := range map[string]string{
+		"registry.k8s.io/kube-apiserver:v1.37.2":       "",
+		"registry.k8s.io/kube-apiserver:v1.37.2-acme1": string(fault.Warning),
+		"example.com/kube-apiserver@sha256:0123":       string(fault.Warning),
+	} {
+		planes.Running[1].Spec.Containers[0].Image = image
+		if got := found(ofAddons); got != want {
+			t.Errorf("with %s, a change of the add-ons has the finding %q, want %q", image, got, want)
+		}
+	}
+	s.Cluster = &failingPods{s.Cluster}
+	if got := found(ofAddons); got != string(fault.Error) {
+		t.Errorf("without the list of control planes, it has the finding %q", got)
 	}
 }

@@ -28,7 +28,7 @@ func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
 	paths, err := pendingFiles(ctx, withCurrentConfig(env), r.Former)
 	switch {
 	case err != nil:
-		return []fault.Finding{fault.NewFinding(pendingCheck, fault.Unasked, fault.Remedy(err), "%v", err)}
+		return []fault.Finding{failedLook(err)}
 	case len(paths) == 0:
 		return nil
 	}

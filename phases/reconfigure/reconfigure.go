@@ -125,7 +125,7 @@ func (r *Run) rollBackOnFailure(run func(context.Context, *step.Env) error) func
 			return err
 		}
 		if r.record != nil && r.record.AwaitsConfirmation() && errors.Is(context.Cause(ctx), step.ErrHangup) { // nobody wants the previous state
-			return fault.WithRemedy(errors.WithMessage(err, "slipway-watch.service waits for the confirmation now"),
+			return fault.WithRemedy(errors.WithMessage(err, "slipway-watch.service continues, and waits for the confirmation if there is none yet"),
 				"run `slipway reconfigure --confirm`, or --revert; `journalctl -u slipway-watch` has the outcome")
 		}
 		r.leaseHeld = false

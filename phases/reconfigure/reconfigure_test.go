@@ -190,7 +190,7 @@ func TestPutsBack(t *testing.T) {
 		"the API server": failsOn(apiServer, "--profiling=false"),
 		"the kubelet":    failsOn(settings, "maxPods: 55"),
 		"an add-on": func(_ *testing.T, s *phasetest.Stage) {
-			s.Cluster = &refusing{s.API, "kube-proxy", refused}
+			s.Cluster = &refusing{s.API, "kube-proxy", 2, refused}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,18 +214,19 @@ func TestPutsBack(t *testing.T) {
 	}
 }
 
-// refusing is an API that once fails to return a DaemonSet.
+// refusing is an API that fails to return a DaemonSet once, at the nth time: on trial, the run notes its state first.
 type refusing struct {
 	cluster.Cluster
 	name string
-	err  error // nil from then on
+	nth  int
+	err  error
 }
 
 func (r *refusing) Get(ctx context.Context, obj cluster.Object) (bool, error) {
-	if _, is := obj.(*appsv1.DaemonSet); is && obj.GetName() == r.name && r.err != nil {
-		err := r.err
-		r.err = nil
-		return false, err
+	if _, is := obj.(*appsv1.DaemonSet); is && obj.GetName() == r.name {
+		if r.nth--; r.nth == 0 {
+			return false, r.err
+		}
 	}
 	return r.Cluster.Get(ctx, obj)
 }

@@ -96,7 +96,7 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 		versions := r.anotherVersion(env, f)
 		switch {
 		case err != nil:
-			return append(findings, fault.NewFinding(fault.ChangedSince, fault.Unasked, fault.Remedy(err), "%v", err))
+			return append(findings, failedLook(err))
 		case versions != nil:
 			findings = append(findings, *versions)
 		case edited && !f.IsCertificate() && !trial.IsKubeconfig(env, f.Path):
@@ -106,7 +106,7 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 	for _, cm := range r.Reverts.ConfigMaps {
 		live := cm.Object()
 		if _, err := env.Cluster.Get(ctx, live); err != nil {
-			return append(findings, fault.NewFinding(fault.ChangedSince, fault.Unasked, fault.Remedy(err), "%v", err))
+			return append(findings, failedLook(err))
 		}
 		if text := live.Data[cm.Key]; text != cm.After && text != cm.Before {
 			add("ConfigMap " + cm.String())

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -77,7 +78,7 @@ func dies(answer trial.Answer) phasetest.Runner {
 			return phases
 		}
 		return command(ctx, h, endpoint, say, workflow, func(l reconfiguring.Loader) (*Run, error) {
-			c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(everything)})
+			c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(withDNS)})
 			r := New(c, "")
 			r.Try = time.Nanosecond
 			return r, err
@@ -147,6 +148,11 @@ func isWhole(ctx context.Context, env *step.Env) error {
 		}
 		if before, after := bytes.Equal(now, then), host.HashOf(now) == f.After; last.State == trial.Completed && !after || last.State == trial.Reverted && !before {
 			return errors.Errorf("the change is %q; %s is as before: %t, as after: %t", last.State, f.Path, before, after)
+		}
+	}
+	if c := last.CoreDNS; c != nil {
+		if fits, err := (addon.CoreDNSChange{Before: c.Before, After: c.Before}).Fits(ctx, env); err != nil || fits != (last.State == trial.Reverted) {
+			return errors.Errorf("the change is %q; CoreDNS is as before: %t, %v", last.State, fits, err)
 		}
 	}
 	wanted := func(cm trial.ConfigMap) string {

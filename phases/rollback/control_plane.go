@@ -7,7 +7,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -31,10 +34,14 @@ func (r *Rollback) rollBackWithLease(ctx context.Context, env *step.Env, mine no
 	if err != nil {
 		return err
 	}
-	for _, group := range node.SplitAPIClients(components) {
+	for i, group := range node.SplitAPIClients(components) {
 		if err := r.swap(ctx, env, mine, group); err != nil {
+			if back := (*node.RolledBackError)(nil); errors.As(err, &back) {
+				back.Partly = i > 0
+			}
 			return err
 		}
+		r.newer = nil // the first group has restarted the kubelet
 	}
 	if r.restore != nil && r.Progress.Finished.IsZero() {
 		if err := node.CheckServedCluster(ctx, env, r.Progress.Cluster); err != nil {
@@ -51,14 +58,17 @@ func (r *Rollback) rollBackWithLease(ctx context.Context, env *step.Env, mine no
 	return nil
 }
 
-// swap gives components their previous manifests. If they don't come up, it puts the newer manifests back, but only if they
-// worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
+// swap gives components their previous manifests. If they don't come up, it puts the newer manifests and kubelet's files back, but only
+// if the components worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
 func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Lease, components []node.Replacement) error {
 	env.UI.Printf("Putting back %s: %s", node.NamesOf(components), node.ImagesOf(components))
 	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.Replacement) bool { return !node.IsHealthy(ctx, env, c.Name) })
 	swapped, err := node.ReplaceStaticPods(ctx, env, mine, components)
 	if err == nil || ctx.Err() != nil || !worked {
 		return err
+	}
+	if back := env.Keeper().Replace(r.newer); back != nil {
+		ui.WarnError(env.UI, back)
 	}
 	return node.RollBack(ctx, env, mine, swapped, err)
 }

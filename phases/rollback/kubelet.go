@@ -89,6 +89,13 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 	if files, err = ownership.Differing(env.Host, files); err != nil {
 		return err
 	}
+	for _, f := range files {
+		if f.Data, err = env.Host.ReadFile(f.Path); err == nil {
+			r.newer = append(r.newer, f)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return env.Keeper().Replace(files)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
@@ -78,7 +79,14 @@ func TestRollbackPutsBack(t *testing.T) {
 				return nil
 			}
 			c := node.Replacement{Name: manifests.APIServerName, Before: []byte(s.Get(t, path)), Wanted: previous}
-			err := (&Rollback{}).swap(t.Context(), s.Env, node.Lease{}, []node.Replacement{c})
+			settings := s.Config.Paths.KubeletConfig()
+			newer := s.Get(t, settings)
+			s.Put(t, settings, "previous")
+			r := &Rollback{newer: []ownership.File{{Path: settings, Data: []byte(newer), Mode: 0o600}}}
+			err := r.swap(t.Context(), s.Env, node.Lease{}, []node.Replacement{c})
+			if got := s.Get(t, settings); (got == newer) != row.back {
+				t.Errorf("the kubelet's settings are %q", got)
+			}
 			restored := (*node.RolledBackError)(nil)
 			fact.Error(t, err, manifests.APIServerName)
 			if got := s.Image(manifests.APIServerName); got != row.runs || errors.As(err, &restored) != row.back {

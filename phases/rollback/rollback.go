@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -46,6 +47,8 @@ type Rollback struct {
 	restore *restore
 	// edited are replaced files that somebody has edited, or may have, since the upgrade.
 	edited []string
+	// newer are the kubelet's files as they were before this run put their previous versions back.
+	newer []ownership.File
 }
 
 // New reads the backup, and fails unless it fits this node. It writes nothing.

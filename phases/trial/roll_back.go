@@ -64,7 +64,7 @@ func restart(ctx context.Context, env *step.Env, turn node.Lease, components []n
 		env.UI.Printf("Putting back %s", node.NamesOf(components))
 		_, err := node.ReplaceStaticPods(ctx, env, turn, components)
 		if needed := (*node.QuorumError)(nil); errors.As(err, &needed) {
-			return fault.WithRemedy(err, needed.Remedy()+". If etcd can do without this member, `slipway reconfigure node "+fault.Ignoring(fault.EtcdQuorum)+"` puts this node back")
+			return fault.WithRemedy(err, needed.Remedy()+". If etcd can do without this member, run `systemctl stop slipway-watch`, which also tries to put this node back, and then `slipway reconfigure node "+fault.Ignoring(fault.EtcdQuorum)+"`")
 		}
 		return err
 	}

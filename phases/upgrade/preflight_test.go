@@ -47,7 +47,7 @@ func TestServersOfWorkers(t *testing.T) {
 		s.Planes.Running = append(s.Planes.Running, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
 			Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: image}}}})
 	}
-	if behind, err := addon.ControlPlanesBehind(t.Context(), s.Env); err != nil || len(behind) > 0 {
+	if behind, _, err := addon.ControlPlanesBehind(t.Context(), s.Env); err != nil || len(behind) > 0 {
 		t.Errorf("behind: %q, %v", behind, err)
 	}
 	phasetest.Fatal(t, s.API.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n")))

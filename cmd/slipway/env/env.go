@@ -76,9 +76,9 @@ type Mode interface {
 	// Stored is the configuration of this host's cluster, or the defaults with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	Parts(*config.Node, *linux.Host) *Parts
-	// MachineParts are for preparing or resetting a host: its phases know no node and no etcd.
+	// MachineParts are for commands that prepare or reset a host: their phases know no node and no etcd.
 	MachineParts(*config.Machine, *linux.Host) *Parts
-	// LivingParts are for looking after a running cluster: its plan asks the API and etcd.
+	// LivingParts are for commands that look after a running cluster: their plans ask the API and etcd.
 	LivingParts(*config.Node, *linux.Host) *Parts
 	// APIParts are for commands talking only to the API; form and command are for its plan.
 	APIParts(kubeconfig UserKubeconfig, form, command string) (*Parts, error)

@@ -121,7 +121,7 @@ type InitOptions struct {
 	AnyHost bool
 	// AnyRuntime says any of several container runtimes will do.
 	AnyRuntime bool
-	// Restored reads the configuration of a cluster to restore; nil if it begins one.
+	// Restored reads the configuration of a cluster to restore; nil if init makes a new one.
 	Restored func(host.Host) (*config.Source, error)
 	// OnePhase says that a phase is run by its own command, maybe for an existing cluster.
 	OnePhase bool
