@@ -126,12 +126,12 @@ func (p *Prepare) restartWithLease(ctx context.Context, env *step.Env) error {
 	return mine.Release(ctx, here, nil)
 }
 
-// releaseInterruptedLease gives back an interrupted run's Lease.
+// releaseInterruptedLease gives back an interrupted run's Lease, once the kubelet that it has restarted works.
 func (p *Prepare) releaseInterruptedLease(ctx context.Context, env *step.Env) error {
 	if p.ControlPlane == nil {
 		return nil
 	}
-	return node.ReleaseInterruptedLease(ctx, env.ForNode(p.ControlPlane), node.ForPreparation)
+	return node.ReleaseInterruptedLease(ctx, env.ForNode(p.ControlPlane), node.ForPreparation, node.WaitKubelet, awaitAdopted)
 }
 
 // awaitAdopted waits until the newly started kubelet runs this control plane's static Pods. It makes their UIDs from their

@@ -25,8 +25,31 @@ import (
 
 func TestTurnOfInterruptedPreparation(t *testing.T) {
 	phasetest.TurnOfInterruptedRun(t, bootstrap.Init(), string(node.ForPreparation), func(s *phasetest.Stage) error {
+		runs(s, "new")
 		return (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.ForMachine(&s.Config.Machine), false)
 	})
+}
+
+// runs makes this node Ready, with Pods of these UIDs; the kubelet's static Pods have new ones.
+func runs(s *phasetest.Stage, uid string) {
+	s.FakeHost.Has.Sandboxes = sandboxes(uid)
+	s.Cluster = phasetest.TurnsAPI{
+		Cluster: s.API, Known: []corev1.Node{controlPlaneNode("cp-1", corev1.ConditionTrue)}, KubeletPods: func() []corev1.Pod { return kubeletPods("new") },
+	}
+}
+
+// TestInterruptedPreparationWaits: a run after one that gave up waiting for the static Pods waits for them, too.
+func TestInterruptedPreparationWaits(t *testing.T) {
+	s := phasetest.OnlyEtcdStale(t, bootstrap.Init())
+	runs(s, "old")
+	s.HoldsFor(t, "cp-1", string(node.ForPreparation), 0)
+	s.FakeHost.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
+	s.Config.Timeouts.UpgradeManifests = 50 * time.Millisecond
+	err := (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.ForMachine(&s.Config.Machine), false)
+	fact.Error(t, err, "Pod etcd-cp-1")
+	if holder := s.Holder(t); holder != "cp-1" {
+		t.Errorf("the Lease has %q", holder)
+	}
 }
 
 func controlPlaneNode(name string, ready corev1.ConditionStatus) corev1.Node {

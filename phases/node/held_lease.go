@@ -124,8 +124,9 @@ func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 	}}
 }
 
-// ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would.
-func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose) error {
+// ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would. Before that, it
+// does whatever that run still had to wait for.
+func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose, waits ...func(context.Context, *step.Env) error) error {
 	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	lease := newUpgradeLease()
@@ -136,6 +137,11 @@ func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose
 	mine, err := AcquireLease(ctx, env, purpose)
 	if err != nil {
 		return err
+	}
+	for _, wait := range waits {
+		if err := wait(ctx, env); err != nil {
+			return err // the next run waits again
+		}
 	}
 	return mine.Release(ctx, env, nil)
 }

@@ -25,6 +25,13 @@ const rules = `table inet filter {
 }
 `
 
+// restartsFlannel waits until flannel, which needs the API, has set up the network again.
+func (m machine) restartsFlannel() {
+	m.Helper()
+	m.kubectl("delete", "pods", "--all", "--namespace=kube-flannel")
+	m.kubectl("rollout", "status", "--namespace=kube-flannel", "--timeout=5m", "daemonset/kube-flannel-ds")
+}
+
 // worksBehindFirewall drops what comes in but the ports that preflight names, and lets Pods reach each other and the API again.
 // Without these ports, Pods wouldn't reach the API server. nftables' service stays on until the next boot: stopping it would also
 // remove kube-proxy's and flannel's rules.
@@ -40,7 +47,7 @@ func (m machine) worksBehindFirewall() {
 		}
 		return nil
 	})
-	m.kubectl("delete", "pods", "--all", "--namespace=kube-flannel")
+	m.restartsFlannel()
 	m.asks("client-behind-firewall")
 	m.must("nft", "delete", "table", "inet", "filter")
 	m.must("cp", "--preserve", "/root/rules", rulesPath)

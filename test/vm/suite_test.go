@@ -256,10 +256,12 @@ func (m machine) write(path, content string) {
 func (m machine) installs() { m.Helper(); m.must("dpkg", "--install", debPath) }
 
 // fleeting are the beginnings of lines in a machine's state that differ from boot to boot: random and estimated numbers, the
-// kernel's warnings, and systemd's units that only run at the first boot.
+// kernel's warnings, systemd's units that only run at the first boot, and the documents of the package, which may be newer than a saved
+// machine.
 var fleeting = []string{
 	"/proc/sys/kernel/tainted:",
 	"/proc/sys/net/ipv4/tcp_fastopen_key:", "/proc/sys/vm/user_reserve_kbytes:", "active ldconfig.service",
+	"/usr/share/doc/slipway/", "/usr/share/man/man8/slipway",
 	"active systemd-journal-catalog-update.service", "active systemd-sysusers.service", "active systemd-update-done.service",
 }
 

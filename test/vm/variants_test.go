@@ -50,8 +50,9 @@ func TestJoin(t *testing.T) {
 	w.write("/root/up.yaml", m.joinConfig())
 	w.takes("slipway", "up", "--config", "/root/up.yaml", "--bundle", bundlePath)
 	m.awaitsReady(m, w)
-	w.importsProbe() // the Pods run on either node
-	m.runsPod()
+	w.importsProbe()
+	m.importsProbe()
+	m.asksFrom(w.Name(), "client", m.Name()) // through the cable, both ways
 }
 
 const joinConfig = `apiVersion: kubeadm.k8s.io/v1beta4
@@ -121,6 +122,19 @@ func TestUpgrade(t *testing.T) {
 		return err
 	})
 	m.awaitsReady(m)
+	version := openLab(t).VersionOf("")
+	for _, runs := range [][]string{
+		{"get", "node", m.Name(), "-o", "jsonpath={.status.nodeInfo.kubeletVersion}"},
+		{"get", "pod", "kube-apiserver-" + m.Name(), "--namespace=kube-system", "-o", "jsonpath={.spec.containers[0].image}"},
+	} {
+		m.eventually(strings.Join(runs, " ")+" to say "+version, podLimit, func() error {
+			out, err := m.try(kubectl(runs...)...)
+			if err != nil || !strings.HasSuffix(out, version) {
+				return errors.Errorf("%s%v", out, err)
+			}
+			return nil
+		})
+	}
 	m.runsPod()
 }
 
@@ -156,7 +170,7 @@ func bootOlder(t *testing.T) machine {
 type variant struct {
 	name     string
 	packages []string
-	selinux  string // its mode
+	selinux  bool
 	settings map[string]string
 	lacks    []string // facts in the refusal of the host without these settings
 	state    string   // the name of its program's file about a running container
@@ -166,8 +180,7 @@ var variants = []variant{
 	{name: "containerd-1.7", packages: []string{"containerd", "runc"}, settings: debianSettings, lacks: debianLacks},
 	{name: "docker.io", packages: []string{"docker.io"}, settings: debianSettings, lacks: debianLacks},
 	{name: "crun", packages: []string{"crun"}, settings: crunSettings, state: "status"},
-	{name: "selinux-permissive", packages: selinuxPackages, selinux: "Permissive"},
-	{name: "selinux-enforcing", packages: selinuxPackages, selinux: "Enforcing"},
+	{name: "selinux", packages: selinuxPackages, selinux: true},
 }
 
 var selinuxPackages = []string{"selinux-basics", "selinux-policy-default", "policycoreutils", "auditd"}
@@ -198,15 +211,16 @@ BinaryName = '/usr/bin/crun'
 SystemdCgroup = true
 `}
 
-// TestRuntimes makes a node of each variant, and runs a Pod.
+// TestRuntimes makes a node of each variant, and runs a Pod. SELinux only warns at first, and then enforces its policy.
 func TestRuntimes(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			m := newMachine(t, nil, v.packages...)
-			if v.selinux == "" {
-				m.boots()
+			if v.selinux {
+				m.bootsSELinux()
+				t.Cleanup(m.logsDenials)
 			} else {
-				m.bootsSELinux(v.selinux)
+				m.boots()
 			}
 			m.installs()
 			m.write("/root/up.yaml", upConfig)
@@ -214,12 +228,13 @@ func TestRuntimes(t *testing.T) {
 			m.takes(append(upArgs, "--dry-run")...)
 			m.takes(upArgs...)
 			m.runsPod()
-			if v.state != "" && m.must("find", "/run/containerd/runc/k8s.io", "-name", v.state) == "" {
-				t.Errorf("no container has a file %s: another program runs them", v.state)
+			if v.state != "" {
+				if found, err := m.try("find", "/run/containerd/runc/k8s.io", "-name", v.state); found == "" { // it fails if a container has just gone
+					t.Errorf("no container has a file %s, so another program runs them: %v", v.state, err)
+				}
 			}
-			if v.selinux != "" {
-				denied, _ := m.try("ausearch", "-m", "avc", "-i") // none is an error
-				m.Logf("SELinux's denials, %d in all:\n%s", strings.Count(denied, "type=AVC"), denied[max(0, len(denied)-20000):])
+			if v.selinux {
+				m.enforcesSELinux()
 			}
 		})
 	}
@@ -244,23 +259,37 @@ func (m machine) gets(v variant) {
 	}
 }
 
-// bootsSELinux boots a new machine with SELinux. Its files get their contexts in a first boot, which is permissive. Debian's own
+// bootsSELinux boots a new machine with SELinux, which enforces nothing yet. Its files get their contexts in a first boot. Debian's own
 // units may fail with SELinux.
-func (m machine) bootsSELinux(mode string) {
+func (m machine) bootsSELinux() {
 	m.Helper()
-	kernel := []string{"security=selinux", "selinux=1"}
-	m.Options.Boot = append(kernel, "enforcing=0")
+	m.Options.Boot = []string{"security=selinux", "enforcing=0"}
 	m.Log(m.bootsAnyhow())
 	m.takesAnyhow("restorecon", "-R", "-F", "-x", "/")         // fails if a file has just gone
 	m.takesAnyhow("setsebool", "-P", "ssh_sysadm_login", "on") // otherwise root can't log in over SSH
 	m.shutsDown()
-	if mode == "Enforcing" {
-		m.Options.Boot = append(kernel, "enforcing=1")
-	}
 	m.Log(m.bootsAnyhow())
-	if is := strings.TrimSpace(m.must("getenforce")); is != mode {
-		m.Fatalf("SELinux is %s and not %s", is, mode)
+	if is := strings.TrimSpace(m.must("getenforce")); is != "Permissive" {
+		m.Fatalf("SELinux is %s", is)
 	}
+}
+
+// enforcesSELinux restarts the kubelet, the runtime and the network under SELinux's policy, and runs another Pod.
+func (m machine) enforcesSELinux() {
+	m.Helper()
+	m.logsDenials()
+	m.must("setenforce", "1")
+	m.must("systemctl", "restart", "containerd", "kubelet")
+	m.restartsFlannel()
+	m.asks("client-under-policy")
+}
+
+func (m machine) logsDenials() {
+	if m.Failed() {
+		_, _ = m.try("setenforce", "0") // the policy may keep everybody else from logging in
+	}
+	denied, _ := m.try("ausearch", "-m", "avc", "-i") // none is an error
+	m.Logf("SELinux's denials, %d in all:\n%s", strings.Count(denied, "type=AVC"), denied[max(0, len(denied)-20000):])
 }
 
 // takesAnyhow logs a command's output and error.
