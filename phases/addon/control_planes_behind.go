@@ -88,7 +88,7 @@ func outdatedReason(server *corev1.Pod, wanted string) (why string, certain bool
 		return "the version of " + image + " is unknown", false
 	}
 	if next := version.MustParseSemantic(wanted); runs.LessThan(next) {
-		return "runs " + tag, runs.WithPreRelease("").LessThan(next)
+		return "runs " + tag, slices.Compare(runs.Components(), next.Components()) < 0
 	}
 	return "", false
 }

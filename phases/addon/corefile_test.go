@@ -38,12 +38,12 @@ func TestUpgradeCorefile(t *testing.T) {
 		},
 		"unknown plugin, accepted": {
 			image: phasetest.OldDNS, edited: "    template IN A\n", ignored: "corednsunsupportedplugins", done: []string{phasetest.WroteDNS},
-			said: phasetest.Line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "stays"},
+			said: phasetest.Line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "leaves"},
 		},
 		"unknown plugin, the version stays": {image: phasetest.NewDNS, edited: "    template IN A\n"},
 		"unknown plugin, all accepted": {
 			image: phasetest.OldDNS, edited: "    template IN A\n", ignored: "all", done: []string{phasetest.WroteDNS},
-			said: phasetest.Line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "stays"},
+			said: phasetest.Line{"[WARNING]", "plugin template", "CoreDNS 1.14.6", "leaves"},
 		},
 		"unknown version": {
 			image: "registry.k8s.io/coredns/coredns:v0.9.9", edited: "    log\n",

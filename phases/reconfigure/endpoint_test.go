@@ -169,7 +169,7 @@ func TestEndpointGoesBack(t *testing.T) {
 	t.Run("fails", func(t *testing.T) {
 		s := reachable(t, &[]string{}, nil)
 		before, config, refused := files(t, s), configuration(t, s), errors.New("it does not work")
-		s.Cluster = &refusing{s.API, "kube-proxy", refused}
+		s.Cluster = &refusing{s.API, "kube-proxy", 2, refused}
 		err := lead(t, s, "controlPlaneEndpoint: first.example.org\n")
 		if back := (*node.RolledBackError)(nil); !errors.As(err, &back) {
 			t.Error(err)

@@ -110,7 +110,7 @@ func TestResetNetworkInUse(t *testing.T) {
 	s := newNetworkScene(t, nil)
 	before := files(t, s.root)
 	s.host.On.PortHolder = func(int) (host.Process, bool) { return host.Process{PID: 7, Name: "k3s-agent"}, true }
-	phasetest.Once(t, s.reset(t), phasetest.Line{"[WARNING]", "network stays:", "k3s-agent (process 7)", "port 10250"})
+	phasetest.Once(t, s.reset(t), phasetest.Line{"[WARNING]", "network stays", "k3s-agent (process 7)", "port 10250"})
 	if after := files(t, s.root); !slices.Equal(before, after) {
 		t.Errorf("left %v", after)
 	}

@@ -79,8 +79,8 @@ func TestRollbackPutsBack(t *testing.T) {
 				return nil
 			}
 			c := node.Replacement{Name: manifests.APIServerName, Before: []byte(s.Get(t, path)), Wanted: previous}
+			const newer = "newer"
 			settings := s.Config.Paths.KubeletConfig()
-			newer := s.Get(t, settings)
 			s.Put(t, settings, "previous")
 			r := &Rollback{newer: []ownership.File{{Path: settings, Data: []byte(newer), Mode: 0o600}}}
 			err := r.swap(t.Context(), s.Env, node.Lease{}, []node.Replacement{c})

@@ -48,7 +48,7 @@ func TestCutInit(t *testing.T) {
 	tier.OnlyFull(t, "TestCrashInit")
 	d := mountDisk(t)
 	m := boot(t)
-	config := document("", podSubnet)
+	config := document("timeouts: {controlPlaneComponentHealthCheck: 20m}", podSubnet) // beside other tests, this disk may take seconds for a sync
 	m.write("/root/slipway.yaml", config)
 	m.must("sync")
 	m.cutEverywhere(d, []string{"slipway", "init", "--config", "/root/slipway.yaml"}, func(again machine) {
