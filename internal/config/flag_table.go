@@ -70,7 +70,7 @@ func nodeFlags() []flagRow {
 			sets(kindReset, "criSocket", func(d *documents, v string) { d.reset.CRISocket = v }).
 			forCommands("reset", "diagnose", "support-bundle"),
 		toggle("enable-kubelet", "enable the kubelet's systemd unit, so that it starts at boot").forCommands("init"),
-		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check except those that guard data and access").allowWithConfig().
+		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check except the guards of data and access").allowWithConfig().
 			sets(kindInit, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.init.NodeRegistration.ignore(v) }).
 			sets(kindJoin, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.join.NodeRegistration.ignore(v) }).
 			sets(kindReset, "ignorePreflightErrors", func(d *documents, v []string) {
