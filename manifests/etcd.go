@@ -230,7 +230,7 @@ func (m LocalMember) Endpoints() []string {
 // PeerURL returns the URL at which other members reach an etcd with this address.
 func PeerURL(address string) string { return etcdURL(address, etcdPeerPort) }
 
-// EtcdLocalPeerURL returns the peer URL of n's etcd on the loopback interface. Only an etcd with such a --listen-peer-urls serves it.
+// EtcdLocalPeerURL returns n's peer URL on the loopback interface, for an etcd whose --listen-peer-urls include it.
 func EtcdLocalPeerURL(n *config.Node) string { return PeerURL(loopback(n)) }
 
 // EtcdLocalURL returns the client URL of n's etcd on this host.

@@ -72,8 +72,8 @@ func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod
 	return servers, nil
 }
 
-// outdatedReason says why an API server doesn't have the wanted or a newer version; empty if it does. It's certain only of another release:
-// a tag's suffix may name an operator's own build.
+// outdatedReason says why an API server doesn't have the wanted or a newer version; empty if it does. Only an earlier release is
+// certain, because a tag's suffix may name an operator's own build.
 func outdatedReason(server *corev1.Pod, wanted string) (why string, certain bool) {
 	if server == nil {
 		return "its kube-apiserver Pod is not in the API", false

@@ -124,8 +124,8 @@ func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 	}}
 }
 
-// ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would. Before that, it
-// does whatever that run still had to wait for.
+// ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would. First come
+// the waits that the run didn't finish.
 func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose, waits ...func(context.Context, *step.Env) error) error {
 	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()

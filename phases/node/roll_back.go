@@ -34,6 +34,20 @@ func NewRolledBackError(failed error) error {
 	return &RolledBackError{error: errors.WithMessage(failed, "this node runs as before")}
 }
 
+// InGroups calls swap for the components that the API needs, and then for those that need the API. If the second swap fails, the first
+// components stay replaced, and a *RolledBackError says so.
+func InGroups(components []Replacement, swap func([]Replacement) error) error {
+	for i, group := range SplitAPIClients(components) {
+		if err := swap(group); err != nil {
+			if back := (*RolledBackError)(nil); errors.As(err, &back) {
+				back.Partly = i > 0
+			}
+			return err
+		}
+	}
+	return nil
+}
+
 // RollBack swaps the previous manifests in again after ReplaceStaticPods has failed. A component that an interrupted run had
 // replaced isn't put back: that run's backup has its original. It returns failed with a report, a *RolledBackError if the previous
 // manifests work.

@@ -98,8 +98,8 @@ func (s observations) peer(m etcd.Member) etcd.Peer {
 	return etcd.BestAnswer(asked)
 }
 
-// alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. Of others, nothing is known: another
-// host may have the address now.
+// alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. A member may be neither, if another
+// host has its address now.
 func (s observations) alive(m etcd.Member) bool {
 	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return m.At(p.URL) && p.Alive() && !p.Foreign(s.cluster) }) ||
 		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })

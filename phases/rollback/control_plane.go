@@ -7,8 +7,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/pkg/errors"
-
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -34,14 +32,13 @@ func (r *Rollback) rollBackWithLease(ctx context.Context, env *step.Env, mine no
 	if err != nil {
 		return err
 	}
-	for i, group := range node.SplitAPIClients(components) {
-		if err := r.swap(ctx, env, mine, group); err != nil {
-			if back := (*node.RolledBackError)(nil); errors.As(err, &back) {
-				back.Partly = i > 0
-			}
-			return err
-		}
-		r.newer = nil // the first group has restarted the kubelet
+	err = node.InGroups(components, func(group []node.Replacement) error {
+		err := r.swap(ctx, env, mine, group)
+		r.newer = nil // the first swap has restarted the kubelet
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if r.restore != nil && r.Progress.Finished.IsZero() {
 		if err := node.CheckServedCluster(ctx, env, r.Progress.Cluster); err != nil {

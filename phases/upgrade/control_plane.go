@@ -110,13 +110,9 @@ func replaceComponents(ctx context.Context, env *step.Env, turn node.Lease, comp
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
-	for i, group := range node.SplitAPIClients(components) {
-		if err := swap(ctx, env, turn, group); err != nil {
-			if back := (*node.RolledBackError)(nil); errors.As(err, &back) {
-				back.Partly = i > 0
-			}
-			return err
-		}
+	err := node.InGroups(components, func(group []node.Replacement) error { return swap(ctx, env, turn, group) })
+	if err != nil {
+		return err
 	}
 	adviseRestart(env, components)
 	return nil
