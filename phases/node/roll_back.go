@@ -34,7 +34,7 @@ func NewRolledBackError(failed error) error {
 	return &RolledBackError{error: errors.WithMessage(failed, "this node runs as before")}
 }
 
-// InGroups calls swap for the components that the API needs, and then for those that need the API. If the second swap fails, the first
+// InGroups calls swap for the components that the API needs, and then for the API's own clients. If the second swap fails, the first
 // components stay replaced, and a *RolledBackError says so.
 func InGroups(components []Replacement, swap func([]Replacement) error) error {
 	for i, group := range SplitAPIClients(components) {
