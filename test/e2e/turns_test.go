@@ -9,10 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -301,6 +304,9 @@ func (m machine) putsAddOnBack() {
 // confirmation.
 func (m machine) losesSession(command []string) {
 	m.Helper()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, unix.SIGHUP) // so that programs started from here don't ignore it, even if this one runs under nohup
+	defer signal.Stop(hangups)
 	ctx, hangUp := context.WithCancel(m.Context())
 	defer hangUp()
 	ended := make(chan error, 1)
