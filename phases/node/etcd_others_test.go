@@ -52,7 +52,7 @@ func TestOthersWithSeveralURLs(t *testing.T) {
 	fact.List(t, o.Silent)
 }
 
-// elsewhere is an etcd with the members cp-1 and cp-2. Other clusters' hosts answer at the peer URLs of cp-2 to cp-5.
+// elsewhere is an etcd with the members cp-1 and cp-2. At the peer URLs of cp-2 to cp-5, hosts of other clusters answer.
 type elsewhere struct {
 	etcd.Etcd
 	fails error // of cp-1

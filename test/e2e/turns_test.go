@@ -305,7 +305,7 @@ func (m machine) putsAddOnBack() {
 func (m machine) losesSession(command []string) {
 	m.Helper()
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, unix.SIGHUP) // so that programs started from here don't ignore it, even if this one runs under nohup
+	signal.Notify(hangups, unix.SIGHUP) // otherwise, under nohup, the command inherits that it's ignored
 	defer signal.Stop(hangups)
 	ctx, hangUp := context.WithCancel(m.Context())
 	defer hangUp()
