@@ -50,7 +50,7 @@ func TestReady(t *testing.T) {
 	a.hook = func(*http.Request, string) fakeapi.Fault { return answers(500, "", failing) }
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	err := r.Ready(ctx)
+	err := a.client(t).Ready(ctx)
 	var gaveUp *retry.Error
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &gaveUp) {
 		t.Error(err)
@@ -283,6 +283,9 @@ func TestRefusedAdvice(t *testing.T) {
 func TestUnauthorizedAdvice(t *testing.T) {
 	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	_, cert := selfSigned(t, end)
+	node := &conn{kubeconfig: "kubelet.conf", clientCert: &x509.Certificate{Subject: pkix.Name{CommonName: nodeUser + "worker-1"}, NotAfter: end}}
+	_, remedy := node.adviseUnauthorized(end.Add(time.Hour))
+	fact.In(t, remedy, "`slipway token create --print-join-command`", "`slipway certs renew all --restart`")
 	tests := []struct {
 		cert           []byte
 		now            time.Time

@@ -6,8 +6,7 @@ package cluster
 import (
 	"context"
 	"net/http"
-	"slices"
-	"strings"
+	"sort"
 	"sync"
 	"time"
 
@@ -230,7 +229,7 @@ func podsOn(node string) selection {
 func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	err := r.list(ctx, selection{"Node", "", byLabels, ""}, &list)
-	slices.SortStableFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(list.Items, func(i, j int) bool { return list.Items[i].Name < list.Items[j].Name }) // without copying Nodes
 	return list.Items, err
 }
 

@@ -73,7 +73,7 @@ func TestApprove(t *testing.T) {
 // TestAwaitServingRefused: after the deadline, the error says why the newest request isn't accepted.
 func TestAwaitServingRefused(t *testing.T) {
 	a := newAPI(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	r := a.client(t)
 	_, err := r.AwaitServing(ctx, "n1", nil, func(r *CertificateRequest) error {
@@ -84,7 +84,7 @@ func TestAwaitServingRefused(t *testing.T) {
 	})
 	fact.Error(t, err, "no request")
 	putRequest(a, "csr-x", "n1", ServingSigner)
-	again, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	again, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	_, err = r.AwaitServing(again, "n1", nil, func(*CertificateRequest) error { return errors.New("192.0.2.9") })
 	fact.Error(t, err, "192.0.2.9")

@@ -198,8 +198,11 @@ func (c *conn) adviseNode(err error) (reason, remedy string) {
 
 func (c *conn) adviseUnauthorized(now time.Time) (reason, remedy string) {
 	if cert := c.clientCert; cert != nil && now.After(cert.NotAfter) {
-		return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339),
-			"renew it with `slipway certs renew all`; `slipway certs check-expiration` shows what else has expired"
+		remedy = "renew it with `slipway certs renew all`; `slipway certs check-expiration` shows what else has expired"
+		if strings.HasPrefix(c.userName(), nodeUser) {
+			remedy = "on a control plane, run `slipway certs renew all --restart`; a worker has to join again (`slipway token create --print-join-command` on a control plane)"
+		}
+		return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339), remedy
 	}
 	return "the server does not accept the credentials in " + c.kubeconfig,
 		"check that they are from this cluster, and run `slipway certs check-expiration` to see whether they have expired"

@@ -52,7 +52,7 @@ func kubeletRows() []row {
 			h.Fail["Unit"], h.Has.Held[10250] = host.ErrNoSystemd, host.Process{PID: 7, Name: "kubelet"}
 		}, "", false},
 		{"kubelet-unit", "starting", unit(host.UnitState{LoadState: "loaded", ActiveState: "activating"}), "", false},
-		{"swap", "on", func(h *fakeHost) { h.Has.Swap = []string{"/dev/sda2"}; failed(swapWords)(h) }, "/dev/sda2; `swapoff -a`; failSwapOn: false", false},
+		{"swap", "on", func(h *fakeHost) { h.Has.Swap = []string{"/dev/sda2"}; failed(swapWords)(h) }, "/dev/sda2; `slipway host prepare phase swap`; failSwapOn: false", false},
 		{"swap", "turned off meanwhile", failed(swapWords), "", false},
 		{"cgroup-version", "1", failed("failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported"), "failCgroupV1: false; systemd.unified_cgroup_hierarchy=1", false},
 		{"kubelet-config", "that is the cgroups' fault", failed("failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1"), "", false},
@@ -182,6 +182,11 @@ func runtimeRows() []row {
 			h.Has.Space["/var/lib/kubelet"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 0, TotalInodes: 5}
 			h.said(`E1121 "x" err="mkdir: no space left on device"`)
 		}, "/var/lib/kubelet; 0 of 5 inodes", false},
+		{"disk-full", "of a runtime with its own root", func(h *fakeHost) {
+			h.put("/data/containerd/x", "")
+			h.Has.ImageDir, h.Has.Space["/data/containerd"] = "/data/containerd", host.Space{Free: 1 << 20, Total: 10 << 30}
+			h.said(`E1121 "x" err="no space left on device"`)
+		}, "/data/containerd; 1 MiB of 10240 MiB", false},
 		{"disk-full", "a small file system", func(h *fakeHost) {
 			h.put("/tmp/x", "")
 			h.Has.Space["/tmp"] = host.Space{Free: 40 << 20, Total: 50 << 20}
@@ -369,7 +374,7 @@ func etcdRows() []row {
 		{"etcd-member", "of one that keeps running", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request sent was ignored; cluster ID mismatch"}`)
 			h.answers["/readyz"] = &host.ProbeError{Status: 503}
-		}, "etcd; `slipway etcd member list`; /var/lib/etcd", false},
+		}, "etcd; `slipway etcd status`; `slipway reset`; `slipway etcd member list`; /var/lib/etcd", false},
 		{"etcd-data", "damaged", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"panic","msg":"failed to open database","error":"invalid database"}`)
 		}, "panic: failed; database: invalid database; `slipway etcd restore`", false},

@@ -140,11 +140,11 @@ func certificateRows() []row {
 		{"kubelet-serving", "not approved yet", func(h *fakeHost) { h.serving = "/var/lib/kubelet/pki/kubelet-server-current.pem" }, "", false},
 		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "kube-apiserver; /pki/a.crt expired; 2026-11-21T08:01:00Z; `slipway certs renew all --restart`", false},
 		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "/pki/a.crt; key /pki/a.key", false},
-		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "/pki/a.crt; 192.0.2.11; `slipway certs check-expiration`", false},
+		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "/pki/a.crt; 192.0.2.11; `slipway certs renew all --restart`", false},
 		{"certificate", "missing", complained(func(h *fakeHost) { h.remove("/pki/a.crt") }), "/pki/a.crt; not exist", false},
 		{"certificate", "empty", complained(func(h *fakeHost) { h.put("/pki/a.crt", "") }), "/pki/a.crt; empty", false},
 		{"certificate", "garbage for a key", complained(func(h *fakeHost) { h.put("/pki/a.key", "x") }), "/pki/a.key; PEM", false},
-		{"certificate", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(ca, ca, time.Second) }), "kubelet.conf; /etc/kubernetes/kubelet.conf expired; 2026-11-21T08:59:01Z", false},
+		{"certificate", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(ca, ca, time.Second) }), "kubelet.conf; /etc/kubernetes/kubelet.conf expired; 2026-11-21T08:59:01Z; `slipway token create --print-join-command`", false},
 		{"certificate", "fine, though somebody complains", complained(func(*fakeHost) {}), "", false},
 		{"certificate", "expired, and nobody complains", func(h *fakeHost) {
 			h.certified(ca)

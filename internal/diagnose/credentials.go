@@ -22,7 +22,7 @@ var (
 )
 
 const certificateRemedy = "renew it with `slipway certs renew all --restart`, which shows what else is wrong, or put the right file there. " +
-	"`slipway certs check-expiration` lists all certificates"
+	"A worker has to join again (`slipway token create --print-join-command` on a control plane)"
 
 // certificate reports bad files. During a wait, a log has to show that they matter.
 func certificate(o *observation) []symptom {
@@ -73,7 +73,7 @@ func caMismatch(o *observation) []symptom {
 		return nil
 	}
 	const remedy = "put back the CA that signed the other certificates, or delete this certificate and make it again with " +
-		"`slipway init phase certs all` and `slipway init phase kubeconfig all`"
+		"`slipway init phase certs all` and `slipway init phase kubeconfig all`, with the cluster's configuration (--config)"
 	found := o.fileFindings(otherCA, said, remedy)
 	if len(found) > 0 {
 		return found

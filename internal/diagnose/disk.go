@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -80,7 +81,14 @@ func (o *observation) directories() []string {
 	if p := o.pod(etcdPod); p != nil && p.args["data-dir"] != "" {
 		dirs = append(dirs, p.dataDir())
 	}
-	dirs = append(dirs, o.t.Kubelet, "/var/lib/containerd", "/var/lib/containers", "/var/log", o.t.Kubeconfigs, "/tmp")
+	usual := []string{o.t.Kubelet, "/var/lib/containerd", "/var/lib/containers", "/var/log", o.t.Kubeconfigs, "/tmp"}
+	if o.runtimeErr == nil { // it may have a directory of its own
+		images, err := o.h.ImageDir(o.ctx, o.t.Socket)
+		if err == nil && images != "" && !slices.ContainsFunc(usual, func(dir string) bool { return strings.HasPrefix(images, dir) }) {
+			dirs = append(dirs, images)
+		}
+	}
+	dirs = append(dirs, usual...)
 	var there []string
 	for _, dir := range dirs {
 		if _, err := o.h.Lstat(filepath.Clean(dir)); err == nil {

@@ -36,8 +36,9 @@ func etcdMember(o *observation) []symptom {
 	f := symptom{Finding: fault.Finding{
 		Subject: etcdPod, Evidence: last(lines, 1),
 		Message: "is not a member of the cluster that it is configured to join, or no longer is one",
-		Remedy: "list the members with `slipway etcd member list` on another control plane, remove any entry of this node, empty " +
-			p.dataDir() + " on this host, and join this node again",
+		Remedy: "find out which control planes have the cluster's current data (`slipway etcd status` on each). If this one does, keep it, and run " +
+			"`slipway reset` on any that has another cluster's. If it doesn't, remove any entry of this node on one that does (`slipway etcd member list`), " +
+			"move the content of " + p.dataDir() + " away on this host, and join this node again",
 	}}
 	f.minDuration = time.Second
 	if !p.dead {

@@ -85,7 +85,7 @@ func swap(o *observation) []symptom {
 	return []symptom{{Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
 		Message: "swap is on (" + strings.Join(areas, ", ") + "), and the kubelet refuses to run with it",
-		Remedy: "turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in the KubeletConfiguration: " +
+		Remedy: "turn it off, now and at boot, with `slipway host prepare phase swap`, or set failSwapOn: false in the KubeletConfiguration: " +
 			"https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
 	}}}
 }

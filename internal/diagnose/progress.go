@@ -142,7 +142,7 @@ func (p *progress) slow(err error) error {
 	seen := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.told, p.seen))))
 	remedy := "give it more time: run the same command again"
 	if p.w.Field != "" {
-		remedy = fmt.Sprintf("give it more time: set timeouts.%s in the configuration to more than %s, for example %s, and run the same command again",
+		remedy = fmt.Sprintf("give it more time: run the same command again. If its configuration can have timeouts, set timeouts.%s to more than %s, for example %s",
 			p.w.Field, p.w.Limit, 2*p.w.Limit)
 	}
 	if own := fault.Remedy(err); own != "" {

@@ -42,6 +42,8 @@ type Renewal struct {
 	// KeepKey keeps keys in files of their own, so that certificate and key match at every moment: with a mismatch, a starting
 	// component would end. A key with another algorithm than the configuration's is still replaced.
 	KeepKey bool
+	// CheckTrust adds the rows to be renewed to Due, for Advise, which runs when they aren't due any more.
+	Due map[string]bool
 	// Without are names and addresses of the old certificates that the new ones lose, unless their rows have them.
 	Without []string
 }
@@ -193,11 +195,11 @@ func (r Renewal) keyFor(row certs.Spec, algorithm config.EncryptionAlgorithm) (c
 	return certs.NewKey(algorithm)
 }
 
-// Advise names the components to restart so that they use the renewed certificates.
+// Advise names the components to restart so that they use the certificates in Due.
 func (r Renewal) Advise() error {
 	renewed, users := map[string]bool{}, map[string]bool{}
 	for _, row := range sorted(certs.Specs(r.Store.Config), certs.Spec.Renewable) {
-		if (r.Name == "" || r.Name == row.Name) && r.canRenew(row) {
+		if r.Due[row.Name] {
 			renewed[row.Name], users[row.UsedBy] = true, true
 		}
 	}

@@ -41,6 +41,9 @@ func (r Renewal) CheckTrust() error {
 			return err
 		}
 		t.renews(row, ca)
+		if r.Due != nil {
+			r.Due[row.Name] = true
+		}
 	}
 	err := t.check("renewed or restarted")
 	for _, warning := range t.warnings {

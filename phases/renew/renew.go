@@ -27,10 +27,13 @@ type Options struct {
 	FromOldCertificates bool
 	// Restart restarts the components using the new certificates, and replaces a kubelet's expired certificate.
 	Restart bool
+
+	due map[string]bool // of pki.Renewal
 }
 
 // Certificates is the workflow that renews certificates with new keys, signed by the same CAs.
 func Certificates(o Options) []step.Phase {
+	o.due = map[string]bool{}
 	workflow := []step.Phase{{Name: "unfinished", Summary: "Check that no change of this node's configuration is unfinished", Run: func(_ context.Context, env *step.Env) error {
 		return trial.RefuseUnfinished(env, trial.Reverting) // going back may need the new ones, and keeps them
 	}}}
@@ -60,7 +63,7 @@ func (o Options) renew() step.Phase {
 
 func (o Options) phase(name, summary string, run func(pki.Renewal) error) step.Phase {
 	return step.Phase{Name: name, Summary: summary, Run: func(_ context.Context, env *step.Env) error {
-		return run(pki.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, FromOldCertificates: o.FromOldCertificates})
+		return run(pki.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, FromOldCertificates: o.FromOldCertificates, Due: o.due})
 	}}
 }
 

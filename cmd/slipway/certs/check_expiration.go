@@ -119,7 +119,11 @@ func (i *expirationInfo) expiring(d time.Duration) error {
 	var parts []string
 	ending := namesOf(all, func(c certificateInfo) bool { return !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d })
 	if ending != "" {
-		parts = append(parts, fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs", d, ending))
+		remedy := "`slipway certs renew all` renews everything except CAs"
+		if slices.ContainsFunc(i.Certificates, func(c certificateInfo) bool { return c.External }) {
+			remedy += "; `slipway certs generate-csr` makes requests for a CA whose key is elsewhere"
+		}
+		parts = append(parts, fmt.Sprintf("expired, or expiring within %s: %s; %s", d, ending, remedy))
 	}
 	missing := func(c certificateInfo) bool { return c.Missing && c.needed }
 	if names := namesOf(i.Authorities, missing); names != "" { // a new CA wouldn't be the cluster's

@@ -40,7 +40,7 @@ func newCheckCIS(g *cli.Globals) *cobra.Command {
 		Short: "Check this node against the automated items of the CIS Kubernetes Benchmark",
 		Long: "Check this node against the automated items of the CIS Kubernetes Benchmark " + benchmark.Version + ", and those the profile cis sets.\n\n" +
 			"It reads this host's files, changes nothing, and works without a cluster. An item is unknown if the check could not look.\n" +
-			"The exit code is 0 if every item passes, and 2 if an operator is needed.",
+			"The exit code is 0 if every item passes, and 2 if any fails or is unknown.",
 		RunE: func(*cobra.Command, []string) error {
 			real, err := rootHost()
 			if err != nil {

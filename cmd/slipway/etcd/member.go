@@ -98,8 +98,8 @@ func (l *memberList) table(w io.Writer) error {
 func newMemberRemove(g *cli.Globals) *cobra.Command {
 	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
-		Use:   "remove NAME|ID",
-		Short: "Remove a member of etcd that has lost its host",
+		Use:   "remove NAME|ID|URL",
+		Short: "Remove a member of etcd whose host is lost",
 		Long: "Remove a member of etcd that has lost its host, by its name, ID or peer URL. A member that etcd needs for its quorum stays.\n\n" +
 			"A host that still runs leaves with `slipway reset`, which also removes everything that needs the member.",
 		Args: cli.Takes(1, 1),
@@ -126,8 +126,8 @@ func newDefrag(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "defrag",
 		Short: "Defragment the members' databases to free disk space",
-		Long: "Defragment the members' databases to free disk space: one member at a time, while all work, and the leader\n" +
-			"last, after it has handed over. A member serves nothing meanwhile.\n\n" +
+		Long: "Defragment the members' databases to free disk space: one at a time, only while all members work, and the\n" +
+			"leader last, after a handover. A member serves nothing meanwhile.\n\n" +
 			"It rewrites only databases with more than 40 % and 100 MiB of free space, and any near their quota; --all rewrites all. If a\n" +
 			"database has reached its quota, it first discards the history of all keys, and disarms the alarm NOSPACE at the end.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

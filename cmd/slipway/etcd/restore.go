@@ -78,7 +78,7 @@ func newPruneData(g *cli.Globals) *cobra.Command {
 	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove the data that etcd had before a restore",
+		Short: "Remove etcd's former data, set aside by a restore, recovery or rollback",
 		Long: "Remove the data that etcd had before `slipway etcd restore`, `slipway etcd recover` or\n" +
 			"`slipway upgrade rollback --restore-etcd`.\n\n" +
 			"It stays while this host's etcd does not work, or while such a command was interrupted. `slipway etcd snapshot prune`\n" +

@@ -127,7 +127,7 @@ func newPrune(g *cli.Globals) *cobra.Command {
 	}
 	config.Bind(cmd.Flags(), "etcd snapshot prune", nil)
 	bindDir(cmd.Flags(), &dir)
-	cmd.Flags().IntVar(&policy.Newest, "keep", 5, "how many of the newest snapshots stay")
-	cmd.Flags().IntVar(&policy.Days, "keep-days", 7, "for how many days, in UTC and with today, the day's newest snapshot stays")
+	cmd.Flags().IntVar(&policy.Newest, "keep", 5, "number of newest snapshots to keep")
+	cmd.Flags().IntVar(&policy.Days, "keep-days", 7, "number of days, in UTC and including today, of which to keep the newest snapshot")
 	return cmd
 }
