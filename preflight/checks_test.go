@@ -110,7 +110,7 @@ func machineRows() []row {
 		{"Mem", "not to be told", func(s scene) { s.Fail["MemoryBytes"] = errors.New("no sysinfo") },
 			[]string{"[WARNING Mem] | memory | no sysinfo | 1700 MiB"}},
 		{"Swap", "on", func(s scene) { s.Has.Swap = []string{"/dev/sda2", "/swapfile"} },
-			[]string{"[ERROR Swap] | /dev/sda2 | /swapfile | kubelet's default | `swapoff -a` | /etc/fstab | failSwapOn: false | KubeletConfiguration"}},
+			[]string{"[ERROR Swap] | /dev/sda2 | /swapfile | kubelet's default | `slipway host prepare phase swap` | failSwapOn: false | KubeletConfiguration"}},
 		{"Swap", "allowed in the configuration", func(s scene) { s.Has.Swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off }, swapWarning("failSwapOn | KubeletConfiguration")},
 		{"Swap", "allowed by a flag", func(s scene) {
 			s.Has.Swap, s.node.KubeletExtraArgs = []string{"/dev/sda2"}, []config.Arg{{Name: "fail-swap-on", Value: "false"}}
@@ -123,7 +123,7 @@ func machineRows() []row {
 		{"Swap", "forbidden by a flag over a drop-in", func(s scene) {
 			s.Has.Swap, s.node.Kubelet.FailSwapOn = []string{"/dev/sda2"}, &off
 			s.put("/etc/systemd/system/kubelet.service.d/20-x.conf", "[Service]\n# --fail-swap-on=false\nEnvironment=\"KUBELET_EXTRA_ARGS=--v=2 --fail-swap-on\"\n")
-		}, []string{"[ERROR Swap] | /dev/sda2 | --fail-swap-on | /etc/systemd/system/kubelet.service.d/20-x.conf | `swapoff -a` | /etc/fstab | failSwapOn: false | KubeletConfiguration"}},
+		}, []string{"[ERROR Swap] | /dev/sda2 | --fail-swap-on | /etc/systemd/system/kubelet.service.d/20-x.conf | `slipway host prepare phase swap` | failSwapOn: false | KubeletConfiguration"}},
 		{"Swap", "allowed by the package's file", func(s scene) {
 			s.Has.Swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
@@ -302,6 +302,17 @@ func fileRows() []row {
 		{etcdDir, "being probed", func(s scene) { s.put("/var/lib/etcd/.probe.slipway-ABCDEFGH", "") }, nil},
 		{etcdDir, "our own", func(s scene) { s.put("/var/lib/etcd/member/snap/db", ""); s.earlier("etcd") },
 			[]string{"[NOTE " + etcdDir + "] | /var/lib/etcd | etcd"}},
+		{etcdDir, "of an unfinished join", func(s scene) {
+			s.node.Join = &config.Join{}
+			s.put("/var/lib/etcd/member/snap/db", "")
+			s.put("/var/lib/kubelet/slipway-join-unfinished", "")
+		}, []string{"[NOTE " + etcdDir + "] | /var/lib/etcd | etcd"}},
+		{etcdDir, "of a control plane that joined", func(s scene) {
+			s.node.Join = &config.Join{}
+			s.put("/var/lib/etcd/member/snap/db", "")
+			s.earlier("kube-apiserver")
+		}, []string{"[NOTE " + etcdDir + "] | /var/lib/etcd | etcd"}},
+		{etcdDir, "an old cluster's, before a join", func(s scene) { s.node.Join = &config.Join{}; s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
 		{etcdDir, "an old cluster's", func(s scene) { s.put("/var/lib/etcd/member/snap/db", "") }, strangeData()},
 		{etcdDir, "something else", func(s scene) { s.put("/var/lib/etcd/notes.txt", ""); s.earlier("etcd") }, strangeData()},
 		{etcdDir, "not readable", func(s scene) { s.unreadable("/var/lib/etcd") },

@@ -68,7 +68,7 @@ func reportsDriver(info host.RuntimeInfo) bool {
 }
 
 func noContainers(_ context.Context, h View) []fault.Finding {
-	running, err := runningContainers(h)
+	running, err := RunningContainers(h)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return skip("only root can see that")
@@ -83,9 +83,9 @@ func noContainers(_ context.Context, h View) []fault.Finding {
 	return nil
 }
 
-// runningContainers lists the containers of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME, with their
+// RunningContainers lists the containers of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME, with their
 // processes. It finds them without the runtimes, which may be stopped while their containers run on.
-func runningContainers(h View) ([]string, error) {
+func RunningContainers(h View) ([]string, error) {
 	processes, err := allProcesses(h)
 	if err != nil {
 		return nil, err
@@ -139,11 +139,12 @@ func (p process) origin(h View) string {
 	return " (process " + p.pid + ")"
 }
 
-// tasksName is a directory with a subdirectory for each namespace, which has a subdirectory for each running container.
-const tasksName = "io.containerd.runtime.v2.task"
+// TasksName is a directory in containerd's state, with a subdirectory for each namespace, which has a subdirectory for each running
+// container. containerd's data has the same directory, where a namespace's subdirectory stays.
+const TasksName = "io.containerd.runtime.v2.task"
 
 // taskDirs belong to containerd as a service, and to Docker's own containerd where there's no service.
-var taskDirs = []string{"/run/containerd/" + tasksName, "/run/docker/containerd/daemon/" + tasksName}
+var taskDirs = []string{"/run/containerd/" + TasksName, "/run/docker/containerd/daemon/" + TasksName}
 
 // taskDirsBeside belong to the containerd with this socket: k3s, MicroK8s and Docker from a snap each have their own.
 func taskDirsBeside(socket string) []string {
@@ -151,7 +152,7 @@ func taskDirsBeside(socket string) []string {
 	if !filepath.IsAbs(dir) {
 		return nil
 	}
-	return []string{filepath.Join(dir, tasksName), filepath.Join(dir, "daemon", tasksName)}
+	return []string{filepath.Join(dir, TasksName), filepath.Join(dir, "daemon", TasksName)}
 }
 
 func runningTasks(h View, dirs []string) ([]string, error) {

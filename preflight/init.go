@@ -57,7 +57,7 @@ func controlPlane(n *config.Node) []Check {
 		{Name: "NumCPU", Run: numCPU, Description: "at least 2 CPUs"},
 		{Name: "Mem", Run: memory, Description: "at least 1700 MiB of memory"},
 		{Name: "KubernetesVersion", Run: with(n.Cluster.KubernetesVersion, kubernetesVersion), Description: "not newer than this program supports"},
-		{Name: "Firewalld", Run: with(openPorts{n.BindPort, kubeletPort(&n.Machine)}, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: with(openPorts{n.BindPort, kubeletPort(&n.Machine)}, firewalld), Description: "neither firewalld nor ufw is on, nor nftables' own service with rules that may drop packets; otherwise, ports have to be opened (warning)"},
 	}, ports(n, portUse{bindAddress(n.Cluster.APIServer.ControlPlaneComponent, ""), int(n.BindPort), apiServer},
 		portUse{bindAddress(n.Cluster.Scheduler, loopback), 10259, scheduler},
 		portUse{bindAddress(n.Cluster.ControllerManager, loopback), 10257, controllerManager})...)

@@ -145,6 +145,11 @@ func TestJoinControlPlane(t *testing.T) {
 			h.Has.Held[2379] = host.Process{PID: 5, Name: "etcd"}
 		}, want: []string{"[NOTE FileAvailable--etc-kubernetes-pki-ca.crt] | /etc/kubernetes/pki/ca.crt", "[NOTE FileAvailable--etc-kubernetes-manifests-etcd.yaml] | /etc/kubernetes/manifests/etcd.yaml",
 			"[NOTE DirAvailable--var-lib-etcd] | /var/lib/etcd", "[NOTE Port-2379] | etcd | process 5 | port 2379"}},
+		{name: "cut off while its etcd ended", make: func(h *fakeHost) {
+			h.put("/var/lib/kubelet/slipway-join-unfinished", "")
+			h.put("/var/lib/etcd/member/wal", "")
+			h.Has.Held[2379] = host.Process{PID: 5, Name: "etcd"}
+		}, want: []string{"[NOTE DirAvailable--var-lib-etcd] | /var/lib/etcd", "[NOTE Port-2379] | etcd | process 5 | port 2379"}},
 		{name: "what is left of another cluster", make: func(h *fakeHost) {
 			h.put(manifests+"kube-scheduler.yaml", manifest(t, "kube-scheduler"))
 		}, want: []string{"[ERROR FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml] | /etc/kubernetes/manifests/kube-scheduler.yaml | `slipway reset`"}},

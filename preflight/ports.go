@@ -85,7 +85,11 @@ func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (finding
 // ownProcess reports whether p belongs to a node set up by an earlier run on this host: its static Pod exists; or an init or join
 // has begun, and p is systemd's kubelet, or any kubelet if there's no systemd.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
-	if p.Name != kubelet {
+	switch p.Name {
+	case kubelet:
+	case etcd:
+		return hasEtcd(n, h)
+	default:
 		return exists(h, n.Paths.StaticPod(p.Name))
 	}
 	unit, err := h.Unit(ctx, kubeletUnit)
@@ -138,12 +142,19 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 			return notListed(dir, err)
 		case len(entries) == 0:
 			return nil
-		case exists(h, n.Paths.StaticPod(etcd)) && exists(h, filepath.Join(dir, "member")):
+		case hasEtcd(n, h) && exists(h, filepath.Join(dir, "member")):
 			return note("%s holds the data of this node's etcd", dir)
 		}
 		return fail("%s is not empty, and its content is not from this node's etcd", dir).
 			remedy("if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)")
 	}
+}
+
+// hasEtcd reports whether this host has, or had, an etcd of the node. A join that ended while it took its member back has left only the
+// data. The next run compares that with the cluster's members.
+func hasEtcd(n *config.Node, h View) bool {
+	return exists(h, n.Paths.StaticPod(etcd)) ||
+		n.Join != nil && (exists(h, thisnode.JoinUnfinished(n)) || exists(h, n.Paths.StaticPod(apiServer)))
 }
 
 // openPorts are the ports that other nodes have to reach.
@@ -167,19 +178,19 @@ func firewalld(ctx context.Context, h View, p openPorts) []fault.Finding {
 		return warn(active, "ufw", p.api, p.kubelet).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", p.api, p.kubelet)
 	case usesNftables(ctx, h):
 		return warn(active, "nftables", p.api, p.kubelet).
-			remedy("accept them with `tcp dport { %d, %d } accept` in /etc/nftables.conf, and run `systemctl reload nftables`", p.api, p.kubelet)
+			remedy("accept them with `tcp dport { %d, %d } accept` in its rules (on Debian, /etc/nftables.conf), and run `systemctl reload nftables`", p.api, p.kubelet)
 	}
 	return nil
 }
 
-// usesNftables reports whether nftables' own service has rules that drop packets.
+// usesNftables reports whether nftables' own service may have rules that drop packets: distributions keep them in other files, too.
 func usesNftables(ctx context.Context, h View) bool {
 	unit, err := h.Unit(ctx, "nftables.service")
 	if err != nil || unit.ActiveState != "active" {
 		return false
 	}
 	text, err := h.ReadFile("/etc/nftables.conf")
-	return err == nil && (strings.Contains(string(text), "drop") || strings.Contains(string(text), "reject"))
+	return err != nil || slices.ContainsFunc([]string{"drop", "reject", "include"}, func(word string) bool { return strings.Contains(string(text), word) })
 }
 
 // usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.

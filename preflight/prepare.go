@@ -26,6 +26,8 @@ type Preparation struct {
 	// Parameters are kernel parameters, by path below /proc/sys, and SysctlFile sets them at boot.
 	Parameters map[string]string
 	SysctlFile string
+	// Written are the directories of the bundle's files.
+	Written []string
 	// Refused explains which of the bundle's programs can't be put in place, each with a remedy.
 	Refused []error
 }
@@ -38,8 +40,9 @@ func Prepare(m *config.Machine, p Preparation) []Check {
 		{Name: "DefaultRoute", Run: defaultRoute, Description: "a default route shows which address is the node's"},
 		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Description: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: with(openPorts{config.DefaultBindPort, kubeletPort(m)}, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: with(openPorts{config.DefaultBindPort, kubeletPort(m)}, firewalld), Description: "neither firewalld nor ufw is on, nor nftables' own service with rules that may drop packets; otherwise, ports have to be opened (warning)"},
 		{Name: "SELinux", Run: selinux, Description: "contexts can be restored where SELinux is on"},
+		{Name: "WritableFolders", Run: with(p.Written, writableIn), Description: "a file can be created, synced and renamed in each directory that will be written to"},
 		{Name: "Programs", Run: with(p.Refused, programsFit), Description: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Description: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
 	}

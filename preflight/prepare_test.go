@@ -31,7 +31,7 @@ func bare(t *testing.T) *fakeHost {
 }
 
 func TestPrepareNames(t *testing.T) {
-	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "Programs", "Sysctl"}
+	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "WritableFolders", "Programs", "Sysctl"}
 	for name, test := range map[string]struct {
 		runtime HostRuntime
 		sizes   map[string]uint64
@@ -88,6 +88,10 @@ func prepareRows() []prepareRow {
 		{"Firewalld", "ufw is off", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "ENABLED=no\n") }, nil},
 		{"Firewalld", "nftables", func(h *fakeHost) { h.nftables("policy drop;") },
 			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250 | /etc/nftables.conf | `systemctl reload nftables`"}},
+		{"Firewalld", "nftables in other files", func(h *fakeHost) { h.nftables(`include "/etc/nftables.d/*.nft"`) },
+			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250"}},
+		{"Firewalld", "nftables of another distribution", func(h *fakeHost) { h.nftables(""); h.remove("/etc/nftables.conf") },
+			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250"}},
 		{"Firewalld", "nftables without rules", func(h *fakeHost) { h.nftables("policy accept;") }, nil},
 		{"Sysctl", "a later file", func(h *fakeHost) {
 			h.put("/etc/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 0\nnet.ipv4.tcp_syncookies = 1\n")

@@ -108,10 +108,10 @@ func overlaps(subnet netip.Prefix, routes []host.Route) overlap {
 }
 
 // clusterInterface reports whether an interface is named like a common CNI plugin's (bridge, Flannel, Calico, Cilium, Antrea,
-// kube-router, OVN-Kubernetes, Weave), or like kube-proxy's in IPVS mode.
+// kube-router, OVN-Kubernetes, Weave), or like kube-proxy's in IPVS mode. Podman has cni-podman0, and LXC lxcbr0.
 func clusterInterface(name string) bool {
-	return slices.ContainsFunc([]string{
-		"cni", "flannel", "cali", "vxlan.calico", "tunl0", "wireguard.cali", "cilium", "lxc", "antrea-",
+	return name != "lxcbr0" && slices.ContainsFunc([]string{
+		"cni0", "flannel", "cali", "vxlan.calico", "tunl0", "wireguard.cali", "cilium", "lxc", "antrea-",
 		"kube-bridge", "ovn-k8s", "weave", "kube-ipvs0",
 	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

@@ -195,13 +195,17 @@ func writtenDirs(n *config.Node) []string {
 
 // writable creates a file in each directory a run will write to, or in the nearest existing directory above it: permissions don't
 // show read-only mounts, quotas or failing disks.
-func writable(_ context.Context, h View, n *config.Node) []fault.Finding {
+func writable(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	return writableIn(ctx, h, writtenDirs(n))
+}
+
+func writableIn(_ context.Context, h View, dirs []string) []fault.Finding {
 	if h.EffectiveUID() != 0 {
 		return skip("writing to these directories needs root; see IsPrivilegedUser")
 	}
 	var tried []string
 	var found []fault.Finding
-	for _, dir := range writtenDirs(n) {
+	for _, dir := range dirs {
 		dir = existingDir(h, dir)
 		if slices.Contains(tried, dir) {
 			continue

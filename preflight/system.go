@@ -172,7 +172,7 @@ func swap(_ context.Context, h View, m *config.Machine) []fault.Finding {
 			remedy("if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/")
 	}
 	return fail("swap is on (%s), and the kubelet does not start with it (failSwapOn is true: %s)", where, refuses.from).
-		remedy("turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration")
+		remedy("turn it off, now and at boot, with `slipway host prepare phase swap`, or set failSwapOn: false in a KubeletConfiguration")
 }
 
 // cgroups checks which version of cgroups is mounted, and whether it has the kubelet's controllers.

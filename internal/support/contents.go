@@ -5,6 +5,7 @@ package support
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -97,7 +98,10 @@ func (c *collection) network() {
 // disks adds the file systems of the directories a node writes to.
 func (c *collection) disks() {
 	var t table
-	for _, dir := range []string{"/", "/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/log", "/tmp", "/run"} {
+	const root = "/"
+	images, _ := c.h.ImageDir(c.ctx, c.n.Socket)
+	for _, dir := range slices.Compact([]string{root, cmp.Or(images, root), "/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet",
+		"/var/lib/containerd", "/var/lib/containers", "/var/log", "/tmp", "/run"}) {
 		if s, err := c.h.Space(dir); err == nil {
 			t.line("%-20s %8d MiB of %8d MiB free, %d of %d inodes", dir, s.Free>>20, s.Total>>20, s.FreeInodes, s.TotalInodes)
 		}

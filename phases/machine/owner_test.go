@@ -66,9 +66,9 @@ func TestPrepareKeepsHotfixes(t *testing.T) {
 // TestPrepareNamesCollisionsFirst: foreign programs are found before swap and parameters change, unless programs are skipped.
 func TestPrepareNamesCollisionsFirst(t *testing.T) {
 	h, root := newBareHost(t)
-	for _, name := range []string{"kubelet", "runc"} {
-		fixture.Put(t, root, "/usr/local/bin/"+name, "somebody's")
-	}
+	fixture.Put(t, root, "/usr/local/bin/kubelet", "somebody's")
+	fixture.Put(t, root, "/usr/sbin/runc", "somebody's")
+	phasetest.Fatal(t, os.Symlink("../../sbin/runc", filepath.Join(root, "/usr/local/bin/runc")))
 	before := hostTree(t, root)
 	_, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fact.Error(t, err, "[ERROR Programs]", "/usr/local/bin/kubelet", "/usr/local/bin/runc")

@@ -99,6 +99,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 	}
 	checks := preflight.Prepare(env.Machine, preflight.Preparation{
 		Runtime: found.check(ctx, env), Sizes: p.sizes(ctx, env, found, pending), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
+		Written: pending.directories(),
 	})
 	checks = append(append(checks, trial.NewUnfinishedCheck(env)), p.skewChecks(ctx, env)...)
 	return node.Check(ctx, env, checks...)

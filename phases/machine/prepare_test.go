@@ -146,18 +146,24 @@ func TestPrepareKeepsOperators(t *testing.T) {
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2"), KeepSwap: true}
 	fixture.Put(t, root, containerd.ConfigPath, "version = 3\n")
 	fixture.Put(t, root, "/opt/cni/bin/bridge", "the operator's")
+	const link, to = "/usr/local/bin/kubectl", "../../../snap/bin/kubectl"
+	fixture.Put(t, root, "/snap/bin/kubectl", "the operator's")
+	phasetest.Fatal(t, os.Symlink(to, filepath.Join(root, link)))
 	said := h.mustPrepare(t, p)
 	fixture.Put(t, root, kubeletconfig.DropInPath, "[Service]\nExecStart=\nExecStart=/opt/kubelet\n")
 	said += h.mustPrepare(t, p)
 	for path, want := range map[string]string{
-		containerd.ConfigPath: "version = 3\n", "/opt/cni/bin/bridge": "the operator's", "/usr/local/bin/kubectl": "kubectl v1.37.2",
+		containerd.ConfigPath: "version = 3\n", "/opt/cni/bin/bridge": "the operator's",
 		kubeletconfig.DropInPath: "[Service]\nExecStart=\nExecStart=/opt/kubelet\n",
 	} {
 		if got := fixture.Get(t, root, path); got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	fact.In(t, said, "keeping "+containerd.ConfigPath, "keeping "+kubeletconfig.DropInPath, "/opt/cni/bin/bridge", "(/swapfile)")
+	if now, err := os.Readlink(filepath.Join(root, link)); now != to {
+		t.Errorf("%s leads to %q: %v", link, now, err)
+	}
+	fact.In(t, said, "keeping "+containerd.ConfigPath, "keeping "+kubeletconfig.DropInPath, "/opt/cni/bin/bridge", link, "(/swapfile)")
 }
 
 // TestPrepareTightens: the kubelet's unit and drop-in are root's alone, also on a host that was prepared before they were. That's no
@@ -214,6 +220,10 @@ func TestPrepareRefuses(t *testing.T) {
 			h.Has.Units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
 			h.Has.Runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
 		}, []string{": containerd.service, crio.service"}},
+		{"a read-only file system", func(t *testing.T, h *bareHost, root string) {
+			fixture.Put(t, root, "/opt/cni/bin/own", "x")
+			h.Fail = map[string]error{"ProbeWrite /opt/cni/bin": errors.New("read-only file system")}
+		}, []string{"[ERROR WritableFolders]", "/opt/cni/bin"}},
 		{"a node of a newer cluster", func(t *testing.T, _ *bareHost, root string) {
 			fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 			fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.36.4'}]}\n")

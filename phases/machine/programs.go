@@ -8,6 +8,9 @@ import (
 	"encoding/hex"
 	"io"
 	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
@@ -98,6 +101,15 @@ type pendingFiles struct {
 	refused []error                 // somebody else's that would have to fit the bundle's, and newer programs
 }
 
+func (p pendingFiles) directories() []string {
+	var dirs []string
+	for _, f := range p.files {
+		dirs = append(dirs, filepath.Dir(f.Path))
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
 func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pendingFiles, err error) {
 	found, err := p.findRuntime(ctx, env)
 	if err != nil {
@@ -133,6 +145,11 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pend
 
 func (p *Prepare) decide(ctx context.Context, env *step.Env, part bundle.Part, f host.SetFile, pending *pendingFiles) error {
 	have, err := env.Host.HasFile(f)
+	if errors.As(err, new(*host.KindError)) {
+		if info, failure := env.Host.Stat(f.Path); failure == nil && info.Mode().IsRegular() { // somebody's link to a program
+			have, err = false, nil
+		}
+	}
 	if err != nil || have {
 		return err
 	}

@@ -6,6 +6,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +20,8 @@ import (
 )
 
 // containerdOwner says whose containerd this host has when a preparation is undone. It's a bundle's as long as it has the
-// bundle's unit and nobody has replaced its program. Anything else stays, with its data.
+// bundle's unit, nobody has replaced its program, and nothing but Kubernetes has used it: Docker, installed later, keeps its images
+// in a containerd that it finds. Anything else stays, with its data.
 func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 	program := filepath.Join(programDir, "containerd")
 	_, err := env.Host.Lstat(program)
@@ -27,7 +29,11 @@ func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 		return noRuntime, err
 	}
 	replaced := err == nil && !env.Host.Unchanged(program)
-	if env.Host.CreatedBySlipway(containerd.UnitPath) && !replaced {
+	shared, err := isShared(env.Host)
+	if err != nil {
+		return noRuntime, err
+	}
+	if env.Host.CreatedBySlipway(containerd.UnitPath) && !replaced && !shared {
 		return bundledRuntime, nil
 	}
 	state, err := unitState(ctx, env, containerd.Unit)
@@ -38,6 +44,12 @@ func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 		return noRuntime, host.IgnoreMissing(err)
 	}
 	return foreignRuntime, nil
+}
+
+// isShared reports whether containers of another namespace than Kubernetes' have been in containerd.
+func isShared(h host.Reader) (bool, error) {
+	namespaces, err := h.ReadDir(filepath.Join(containerd.DataDir, preflight.TasksName))
+	return slices.ContainsFunc(namespaces, func(e fs.DirEntry) bool { return e.Name() != "k8s.io" }), host.IgnoreMissing(err)
 }
 
 func ownContainerd(ctx context.Context, env *step.Env) (bool, error) {
@@ -103,6 +115,10 @@ func forgetImage(ctx context.Context, env *step.Env, record prepared, name, id s
 func (r *fileReset) removeContainerd(directories []string) {
 	if r.containerd == bundledRuntime {
 		for _, dir := range directories {
+			if dir == stateDir && r.containersRun() {
+				r.UI.Warn(dir+" stays: running containers of another runtime may have their shims' sockets there", "the next boot removes it")
+				continue
+			}
 			r.removeData(dir)
 			if dir == containerd.DataDir {
 				r.removeData(host.FetchNotes)
@@ -123,9 +139,19 @@ func (r *fileReset) removeContainerd(directories []string) {
 		stay = append(stay, r.staying...)
 	}
 	if len(stay) > 0 {
-		r.UI.Warn("these stay, because a container runtime that is not from a bundle may use them: "+strings.Join(stay, ", "),
+		r.UI.Warn("these stay, because another container runtime, or another user of this containerd, may need them: "+strings.Join(stay, ", "),
 			"remove them if nothing needs them")
 	}
+}
+
+// stateDir has containerd's state. Until containerd 2.2, it also has the sockets of all shims, whatever their containerd's state
+// directory: https://github.com/containerd/containerd/blob/v2.1.0/pkg/shim/util_unix.go
+const stateDir = "/run/containerd"
+
+// containersRun reports whether containers run, as far as anybody can tell.
+func (r *fileReset) containersRun() bool {
+	running, err := preflight.RunningContainers(r.Host)
+	return err != nil || len(running) > 0
 }
 
 func (r *fileReset) containerdFiles() []string {

@@ -89,6 +89,16 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 			},
 			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
 		},
+		"the bundle's, used by Docker": {
+			bundle: true,
+			install: func(t *testing.T, _ *bareHost, root string) {
+				for _, path := range append(slices.Clone(runtimeData), containerd.DataDir+"/io.containerd.runtime.v2.task/moby/x") {
+					fixture.Put(t, root, path, "theirs")
+				}
+			},
+			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
+			gone: []string{"/usr/local/bin/kubelet", kubeletconfig.DropInPath},
+		},
 		"a package's beside the bundle's files": {
 			bundle: true,
 			install: func(t *testing.T, h *bareHost, root string) {
@@ -131,6 +141,7 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 // names each once, with its process. If the refusal is ignored, an operator's containers go on.
 func TestHostResetOfContainers(t *testing.T) {
 	const shim = "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x00ghi\x00-address\x00"
+	const shimSocket = "/run/containerd/s/1234"
 	const k3s, snapDocker = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/jkl", "/run/snap.docker/containerd/daemon/io.containerd.runtime.v2.task/moby/ghi"
 	for name, files := range map[string]map[string]string{
 		"moby/abc":    {"/run/containerd/io.containerd.runtime.v2.task/moby/abc/rootfs/file": ""},
@@ -163,15 +174,16 @@ func TestHostResetOfContainers(t *testing.T) {
 			if n := strings.Count(fmt.Sprint(err), name); n != 1 {
 				t.Errorf("%s is there %d times:\n%v", name, n, err)
 			}
-			if bundled {
-				continue
-			}
+			fixture.Put(t, root, shimSocket, "")
 			_, err = h.resetHost(t, "nocontainers")
 			fact.Error(t, err)
 			for path := range files {
 				if _, err := h.Lstat(path); err != nil {
 					t.Errorf("of a container: %v", err)
 				}
+			}
+			if _, err := h.Lstat(shimSocket); err != nil {
+				t.Errorf("of its shim: %v", err)
 			}
 		}
 	}

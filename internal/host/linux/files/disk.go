@@ -216,5 +216,8 @@ func (r *Root) Space(path string) (host.Space, error) {
 		return host.Space{}, host.Explain("look at", path, err)
 	}
 	block := uint64(s.Frsize)
+	if s.Type == unix.BTRFS_SUPER_MAGIC { // subvolumes share the space, and this half of the file system's ID, but no device number
+		at.Dev = uint64(uint32(s.Fsid.Val[0]))
+	}
 	return host.Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files, Device: at.Dev}, nil
 }
