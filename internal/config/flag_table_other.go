@@ -31,7 +31,7 @@ func resetFlags() []flagRow {
 func tokenFlags() []flagRow {
 	only := func(d *documents) *BootstrapToken { return &d.init.BootstrapTokens[0] }
 	return []flagRow{
-		text("description", "", "what the token is for").
+		text("description", "", "purpose of the token").
 			sets(kindInit, "bootstrapTokens[0].description", func(d *documents, v string) { only(d).Description = v }).
 			forCommands("token create"),
 		list("groups", defaultTokenGroups(), "`groups` granted to clients that use this token").
@@ -72,7 +72,7 @@ func reconfigureFlags() []flagRow {
 			offers(profile.Names()...).
 			forCommands(reconfigureCommand),
 		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last completed change").forCommands(reconfigureCommand),
-		duration("try", 0, "keep the change only if `slipway reconfigure --confirm` is run within this time").forCommands(reconfigureCommand, reconfigureNode),
+		duration("try", 0, "put the change back unless you run reconfigure --confirm within this time").forCommands(reconfigureCommand, reconfigureNode),
 	}
 }
 
@@ -110,7 +110,7 @@ func upgradeFlags() []flagRow {
 			sets(kindUpgrade, "node.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Node.EtcdUpgrade = &v }).
 			sets(kindUpgrade, "plan.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Plan.EtcdUpgrade = &v }).
 			forCommands(upgradeApply, upgradeNode, upgradePlan),
-		toggle("force", "do not ask for confirmation, and continue where the version is refused, such as for a downgrade of the patch").shorthand("f").
+		toggle("force", "do not ask for confirmation, and accept a refused version, such as an older patch release").shorthand("f").
 			sets(kindUpgrade, "apply.forceUpgrade", func(d *documents, v bool) { d.upgrade.Apply.ForceUpgrade = &v }).
 			forCommands(upgradeApply),
 		toggle("print-config", "print the configuration that the upgrade uses").
@@ -164,6 +164,6 @@ func hostFlags() []flagRow {
 func upFlags() []flagRow {
 	return []flagRow{
 		toggle("schedulable", "let ordinary Pods run on this control plane, as a cluster of a single machine needs").forCommands(upCommand),
-		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades").forCommands(downCommand),
+		toggle("host", "also undo the preparation of this machine: programs, units, settings, images, the network's leftovers and the backups of upgrades").forCommands(downCommand),
 	}
 }

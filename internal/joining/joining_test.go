@@ -52,7 +52,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 		{name: "no configuration", objs: []cluster.Object{fixture.ConfigMap("kubeadm-config", "x", "")},
 			want: "ConfigMap kube-system/kubeadm-config | ClusterConfiguration"},
 		{name: "no kubelet configuration", objs: []cluster.Object{fixture.ConfigMap("kubelet-config", "x", "")},
-			want: "ConfigMap kube-system/kubelet-config | key"},
+			want: "ConfigMap kube-system/kubelet-config | key | --config"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	if text != "" {
 		return []byte(text), nil
 	}
-	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane creates it", config.KubeletSource)
+	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; on a control plane, `slipway init phase upload-config kubelet --config FILE` creates it, with the configuration that the cluster was made with", config.KubeletSource)
 }
 
 // sharedCertificates reads the Secret uploaded by control planes for others; nil if there's none.

@@ -132,7 +132,7 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 		differs = append(differs, fmt.Sprintf("mode %04o instead of %04o", mode, f.Mode))
 	}
 	if len(differs) > 0 && !k.assumed() {
-		reportKept(k.UI, f, have, strings.Join(differs, "; "), k.remedy(rewrite(writer)))
+		reportKept(k.UI, f, have, strings.Join(differs, "; "), remedy(rewrite(writer)))
 	}
 	return true, nil
 }

@@ -85,7 +85,7 @@ func (k Keeper) Compare(ctx context.Context, objs []manifests.Object) ([]cluster
 func (k Keeper) SayKept(obj manifests.Object, d cluster.Difference, replace string) {
 	ui.SayKept(k.UI, ui.Kept{
 		Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
-		Summary: FieldDifference(obj, d), Remedy: k.remedy(replace),
+		Summary: FieldDifference(obj, d), Remedy: remedy(replace),
 		Now: shownFields(d.Before), Ours: shownFields(d.After),
 	})
 }
@@ -114,21 +114,13 @@ func shownFields(fields map[string]any) string {
 	return Shown(data)
 }
 
+// rewrite names the phase that replaces a kept thing. By itself, a phase knows only the configuration that it's given.
 func rewrite(writer string) string {
-	return fmt.Sprintf("to replace it, run `slipway %s`", writer)
+	return fmt.Sprintf("to replace it, run `slipway %s` with this run's configuration (--config)", writer)
 }
 
-func (k Keeper) remedy(replace string) string {
-	command := "init"
-	switch u := k.Config.Upgrade; {
-	case k.Config.Join != nil:
-		command = "join"
-	case u != nil && u.First:
-		command = "upgrade apply"
-	case u != nil:
-		command = "upgrade node"
-	}
-	return fmt.Sprintf("to see the whole difference, run the same `slipway %s` with --diff; %s", command, replace)
+func remedy(replace string) string {
+	return "to see the whole difference, run the same command with --diff; " + replace
 }
 
 // stored has the configuration documents in ConfigMaps, by name, and their keys.

@@ -73,15 +73,13 @@ type Loader struct {
 	Options config.Options
 }
 
-// NewLoader returns a loader for the node h. The startup probes of its static Pods follow a timeout that the cluster doesn't store.
+// NewLoader returns a loader for the node h.
 func NewLoader(h host.Host, api cluster.Cluster, opts config.Options) Loader {
 	self := thisnode.Current(h)
 	if !thisnode.IsControlPlane(h) {
 		self.ControlPlane = nil
 	}
-	if patience := thisnode.StartupTime(h); patience != 0 {
-		self.Timeouts = &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: patience}}
-	}
+	self.Timeouts = thisnode.WithStartupTime(h, &config.Timeouts{})
 	return Loader{api, self, opts}
 }
 

@@ -245,7 +245,7 @@ func FindVersions[T cluster.Object](list []cluster.Versions) *cluster.Versions {
 
 // reportMissing says that an add-on without its workload isn't installed again: the cluster may use another.
 func reportMissing(env *step.Env, workload, phase string) {
-	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` would install it", workload, phase)
+	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` with the cluster's configuration (--config) would install it", workload, phase)
 }
 
 func coreDNSImage(d *appsv1.Deployment) string {

@@ -89,8 +89,8 @@ func TestUpgradeMissingAddons(t *testing.T) {
 	}
 	s.Done = nil
 	upgrade(t, s)
-	s.SaidOnce(t, phasetest.Line{"no Deployment kube-system/coredns", "`slipway init phase addon coredns`"},
-		phasetest.Line{"no DaemonSet kube-system/kube-proxy", "`slipway init phase addon kube-proxy`"})
+	s.SaidOnce(t, phasetest.Line{"no Deployment kube-system/coredns", "`slipway init phase addon coredns`", "--config"},
+		phasetest.Line{"no DaemonSet kube-system/kube-proxy", "`slipway init phase addon kube-proxy`", "--config"})
 }
 
 func TestUpgradeAddonCreatesWhatIsMissing(t *testing.T) {

@@ -151,7 +151,7 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 	}
 	d, err := env.Cluster.Compare(ctx, v.New)
 	if err == nil && d.Change == cluster.Update {
-		env.Keeper().SayKept(v.New, d, fmt.Sprintf("to replace it, run `slipway init phase %s`", phase))
+		env.Keeper().SayKept(v.New, d, fmt.Sprintf("to replace it, run `slipway init phase %s` with the cluster's configuration (--config)", phase))
 	}
 	return err
 }

@@ -86,7 +86,7 @@ func TestUpgradeAddonsKeepEdits(t *testing.T) {
 	s.SaidOnce(t, phasetest.Line{"keeping Deployment kube-system/coredns", ": spec.template.spec.affinity, " +
 		"spec.template.spec.containers[coredns].resources.limits.memory, spec.template.spec.tolerations\n"},
 		phasetest.Line{"keeping DaemonSet kube-system/kube-proxy", ": spec.template.spec.containers[kube-proxy].command\n"},
-		phasetest.Line{"`slipway upgrade apply` with --diff", "`slipway init phase addon coredns`"})
+		phasetest.Line{"--diff", "`slipway init phase addon coredns`", "--config"})
 }
 
 // TestUpgradeCoreDNSImages: an image from the release's repository follows the release and dns.imageTag, any other image stays.

@@ -43,10 +43,10 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	}
 	s.SaidOnce(t, phasetest.Line{"[WARNING]", "keeping ConfigMap kube-system/coredns", ": data.Corefile\n"},
 		phasetest.Line{"[WARNING]", "keeping ConfigMap kube-system/kube-proxy", ": data.config.conf\n"},
-		phasetest.Line{"[WARNING]", "`slipway init phase addon kube-proxy`\n"},
+		phasetest.Line{"[WARNING]", "`slipway init phase addon kube-proxy`", "(--config)\n"},
 		phasetest.Line{"[WARNING]", "keeping ConfigMap kube-system/kubelet-config", ": data.kubelet\n"},
 		phasetest.Line{"[WARNING]", "keeping Node cp-1", "label node.kubernetes.io/exclude-from-external-load-balancers, taint node-role.kubernetes.io/control-plane:NoSchedule\n"},
-		phasetest.Line{"[WARNING]", "`slipway init phase mark-control-plane`\n"})
+		phasetest.Line{"[WARNING]", "`slipway init phase mark-control-plane`", "(--config)\n"})
 	s.ShowsRun(t, "init-again-objects", workflow...)
 	for name, key := range phasetest.Edited {
 		if got := phasetest.SystemConfigMap(t, s, name).Data[key]; got != "edited" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -41,11 +42,10 @@ func runBootstrapToken(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := kubeconfig.ClusterInfo("https://"+env.Config.Endpoint(), ca.Bundle())
+	info, err := clusterInfo(env, ca)
 	if err != nil {
 		return err
 	}
-	info := manifests.ClusterInfo(kubeconfig)
 	rbac := manifests.BootstrapRBAC(env.Config)
 	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
 	if !env.Rerun {
@@ -62,6 +62,24 @@ func runBootstrapToken(ctx context.Context, env *step.Env) error {
 	}
 	_, err = env.Tokens().SignClusterInfo(ctx, signers)
 	return err
+}
+
+// clusterInfo takes the endpoint from the administrator's kubeconfig if the configuration has none: a phase that runs by itself may
+// not know the cluster's configuration. A whole run does, and that file may lead elsewhere, to a proxy for example.
+func clusterInfo(env *step.Env, ca certs.Pair) (*corev1.ConfigMap, error) {
+	endpoint := env.Config.Endpoint()
+	if env.Config.Cluster.ControlPlaneEndpoint == "" && !env.Rerun {
+		if admin, err := env.Host.ReadFile(env.Config.Paths.AdminKubeconfig); err == nil {
+			if at, err := kubeconfig.Endpoint(admin); err == nil && at != "" {
+				endpoint = at
+			}
+		}
+	}
+	file, err := kubeconfig.ClusterInfo("https://"+endpoint, ca.Bundle())
+	if err != nil {
+		return nil, err
+	}
+	return manifests.ClusterInfo(file), nil
 }
 
 // withheld replaces a secret the user doesn't want printed.

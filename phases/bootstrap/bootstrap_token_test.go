@@ -288,6 +288,29 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
+// TestClusterInfoNamesTheClustersEndpoint, even if the phase runs by itself, and doesn't know the cluster's configuration.
+func TestClusterInfoNamesTheClustersEndpoint(t *testing.T) {
+	for _, edited := range []bool{false, true} {
+		s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
+		s.Play(t, certsCA())
+		s.Put(t, s.Config.Paths.AdminKubeconfig, "clusters: [{name: c, cluster: {server: 'https://api.example.org:6443'}}]\n")
+		if edited {
+			phasetest.Fatal(t, s.API.Ensure(t.Context(), manifests.ClusterInfo([]byte("edited"))))
+		}
+		s.Play(t, bootstrapToken())
+		if data := infoNow(t, s); !strings.Contains(data["kubeconfig"], "server: https://api.example.org:6443") || !signs(data, "abcdef") {
+			t.Errorf("cluster-info has %q", data)
+		}
+	}
+	s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument+"controlPlaneEndpoint: lb.example.org:6443\n")
+	s.Play(t, certsCA())
+	s.Put(t, s.Config.Paths.AdminKubeconfig, "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:6443'}}]\n") // a proxy's
+	s.Play(t, bootstrapToken())
+	if data := infoNow(t, s); !strings.Contains(data["kubeconfig"], "server: https://lb.example.org:6443") {
+		t.Errorf("cluster-info has %q", data)
+	}
+}
+
 // TestImmutableClusterInfo: it can't be signed, so an init that runs again says so and continues.
 func TestImmutableClusterInfo(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)

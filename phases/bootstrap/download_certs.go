@@ -65,7 +65,7 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 			return err
 		}
 		if err := checkEtcdClient(missing, files); err != nil {
-			return errors.Wrap(err, "the files for the external etcd in Secret kube-system/kubeadm-certs are wrong: upload the certificates again")
+			return fault.WithRemedy(errors.Wrap(err, "the files for the external etcd in Secret "+certsSecret+" are wrong"), uploadAgain)
 		}
 		if err := writeDownloaded(env, missing, files); err != nil {
 			return err
@@ -78,7 +78,7 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
 		return nil, fault.WithRemedy(errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs does not exist: the cluster deletes it after two hours", paths),
-			"run `slipway token create --print-join-command --control-plane` on a control plane, and here the command that it prints")
+			uploadAgain)
 	}
 	// Ignore other entries: they belong to an earlier layout, or to another etcd.
 	wanted := maps.Clone(n.Join.Shared)
@@ -94,14 +94,16 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 		}
 	}
 	if len(absent) > 0 {
-		return nil, errors.Errorf("neither Secret %s nor this host has %s (%s): upload the certificates again "+
-			"(`init phase upload-certs --upload-certs` on a control plane), or, if a key is kept elsewhere, copy all files to this node and join without a certificate key",
-			certsSecret, strings.Join(absent, ", "), paths)
+		return nil, fault.WithRemedy(errors.Errorf("neither Secret %s nor this host has %s (%s)", certsSecret, strings.Join(absent, ", "), paths),
+			uploadAgain+". If a key is kept elsewhere, copy all files to this node, and join without a certificate key")
 	}
 	return files, nil
 }
 
 const certsSecret = "kube-system/kubeadm-certs"
+
+// uploadAgain is a command that reads the cluster's configuration. `init phase upload-certs` alone doesn't know all shared files.
+const uploadAgain = "run `slipway token create --print-join-command --control-plane` on a control plane, and here the command that it prints"
 
 // addPresent adds the shared files already on this host, so pairs can be checked even if only half was downloaded.
 func addPresent(env *step.Env, missing map[string]string, files map[string][]byte) error {

@@ -125,7 +125,7 @@ func TestJoinEncrypted(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = step.Run(t.Context(), s.Env, joinPlane(), step.Options{})
-	fact.Error(t, err, config.EncryptionFile, "`init phase upload-certs --upload-certs`")
+	fact.Error(t, err, config.EncryptionFile, "`slipway token create --print-join-command --control-plane`")
 	if _, err := os.Stat(s.Root + phasetest.APIServerManifest); err == nil {
 		t.Error("the static Pod of the API server was written")
 	}

@@ -36,7 +36,7 @@ func checkStale(env *step.Env, missing map[string]string) error {
 		return err
 	}
 	return fault.New(fmt.Sprintf("an earlier run has downloaded %s, but Secret %s doesn't have it: the keys may have changed since", missing[key], certsSecret),
-		"upload the certificates again (`slipway init phase upload-certs --upload-certs` on a control plane), and join with the new certificate key")
+		uploadAgain)
 }
 
 // checkEncryption refuses an operator's file with encryption keys that differs from the uploaded one: an API server that writes with a
@@ -111,8 +111,7 @@ func checkKeys(ctx context.Context, env *step.Env, target string) error {
 		return err
 	}
 	return fault.New("the encryption keys in "+config.EncryptionFile+" are not those of the other control planes: a rotation has changed them since",
-		"end the rotation (`slipway encryption status` on the other control planes), upload the certificates again "+
-			"(`slipway init phase upload-certs --upload-certs`), and join with the new certificate key")
+		"end the rotation (`slipway encryption status` on the other control planes); then "+uploadAgain)
 }
 
 // sharedValue returns a value of a Secret in kube-system; nil without one.

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -176,12 +177,26 @@ func TestEtcdJoinAfterAWithdrawal(t *testing.T) {
 			if tt.sighted == 1e9 {
 				cancel()
 			}
+			if tt.err == nil {
+				s.passesCheck(t, preflight.EtcdDataCheck(s.Config))
+			}
 			fact.Error(t, checkData(ctx, s.Env, peer), tt.err...)
 			_, err := os.Stat(filepath.Join(s.Root, phasetest.EtcdLog))
 			if kept := err == nil; kept != (tt.err != nil) || !kept && *left > 0 || len(s.etcd.Did) > 0 {
 				t.Errorf("its data is left: %v, its etcd for %d looks; etcd was asked to %q", kept, *left, s.etcd.Did)
 			}
 		})
+	}
+}
+
+// passesCheck runs a preflight check of join.
+func (s *planeStage) passesCheck(t *testing.T, name string) {
+	t.Helper()
+	found, err := CheckJoin(t.Context(), s.Env)
+	phasetest.Fatal(t, err)
+	i := slices.IndexFunc(found, func(r preflight.Result) bool { return r.Check == name })
+	if i < 0 || found[i].Outcome() != preflight.OK {
+		t.Errorf("%s: %+v", name, found)
 	}
 }
 

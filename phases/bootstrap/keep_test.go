@@ -61,8 +61,8 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 		t.Errorf("something was done: %v\n%s", s.FakeHost.Jobs[jobs:], diff)
 	}
 	s.SaidOnce(t, phasetest.Line{"keeping " + phasetest.APIServerManifest, ": # --encryption-provider-config"}, phasetest.Line{"keeping " + kubeletSettingsIn, ": maxPods: 17\n"},
-		phasetest.Line{"keeping " + kubeletFlagsIn}, phasetest.Line{"`slipway init` with --diff", "`slipway init phase control-plane apiserver`"})
-	fact.In(t, phasetest.After(t, s.Said.String(), "keeping "+kubeletSettingsIn), "[kubelet-start] [WARNING]", "`slipway init` with --diff", "`slipway init phase kubelet-start`")
+		phasetest.Line{"keeping " + kubeletFlagsIn}, phasetest.Line{"--diff", "`slipway init phase control-plane apiserver`", "--config"})
+	fact.In(t, phasetest.After(t, s.Said.String(), "keeping "+kubeletSettingsIn), "[kubelet-start] [WARNING]", "--diff", "`slipway init phase kubelet-start`")
 	if strings.Contains(s.Said.String(), "0123456789abcdef") {
 		t.Errorf("the output has a secret:\n%s", s.Said.String())
 	}
@@ -114,7 +114,7 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 				t.Error("an edited file was reverted")
 			}
 			s.SaidOnce(t, phasetest.Line{"keeping " + kubeletSettingsIn, ": maxPods: 18\n"}, phasetest.Line{"keeping " + kubeletFlagsIn, ": KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\""})
-			fact.In(t, phasetest.After(t, s.Said.String(), "keeping "+kubeletSettingsIn), "[kubelet-start] [WARNING]", "`slipway join` with --diff", "`slipway join phase kubelet-start`")
+			fact.In(t, phasetest.After(t, s.Said.String(), "keeping "+kubeletSettingsIn), "[kubelet-start] [WARNING]", "--diff", "`slipway join phase kubelet-start`")
 		})
 	}
 }
@@ -169,7 +169,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 		t.Error("the edited manifest was reverted")
 	}
 	s.SaidOnce(t, phasetest.Line{"keeping " + phasetest.APIServerManifest, ": # --encryption-provider-config=/etc/enc.yaml\n"},
-		phasetest.Line{"[WARNING]", "`slipway join` with --diff", "`slipway join phase control-plane-prepare control-plane`\n"})
+		phasetest.Line{"[WARNING]", "--diff", "`slipway join phase control-plane-prepare control-plane`", "(--config)\n"})
 }
 
 // TestUploadKeepsUnknown: fields that other versions or users added to the cluster's configuration survive a new upload.

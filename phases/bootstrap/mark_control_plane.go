@@ -75,7 +75,7 @@ func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, err
 			writer = "join phase control-plane-join mark-control-plane"
 		}
 		ui.SayKept(env.UI, ui.Kept{Kind: "Node", Name: live.Name, Summary: "without " + strings.Join(lacks, ", "),
-			Remedy: fmt.Sprintf("to add it, run `slipway %s`", writer), Ours: strings.Join(lacks, "\n") + "\n"})
+			Remedy: fmt.Sprintf("to add it, run `slipway %s` with this run's configuration (--config)", writer), Ours: strings.Join(lacks, "\n") + "\n"})
 	}
 	return true, nil
 }

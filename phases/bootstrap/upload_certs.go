@@ -49,7 +49,7 @@ func UploadCerts(ctx context.Context, env *step.Env) error {
 		data, err := env.Host.ReadFile(shared[key])
 		if errors.Is(err, fs.ErrNotExist) {
 			return errors.Wrap(err, "a file to share with other control planes is missing; if the key of a CA "+
-				"is kept elsewhere, copy the files to the other nodes yourself and leave out --upload-certs")
+				"is kept elsewhere, copy the files to the other nodes yourself and leave out --upload-certs (in `token create`, --control-plane)")
 		}
 		if err != nil {
 			return errors.Wrap(err, "cannot read a file to share with other control planes")
@@ -104,7 +104,7 @@ func CheckCluster(ctx context.Context, env *step.Env) error {
 }
 
 // uploadEncrypted makes the Secret depend on a token that expires after two hours: the controller manager deletes the token, and
-// with it the Secret.
+// with it the Secret. Files of an earlier upload don't stay: they'd need its key.
 func uploadEncrypted(ctx context.Context, env *step.Env, encrypted map[string][]byte) error {
 	_, secret := config.NewToken()
 	owner := manifests.BootstrapTokenSecret(
@@ -120,7 +120,16 @@ func uploadEncrypted(ctx context.Context, env *step.Env, encrypted map[string][]
 	if !found {
 		return errors.Errorf("Secret kube-system/%s was deleted right after it was written; find out what deletes it, and run the phase again", owner.Name)
 	}
-	return env.Keeper().Ensure(ctx, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
+	if err := env.Keeper().Ensure(ctx, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...); err != nil {
+		return err
+	}
+	live := manifests.CertsSecret(nil, stored)
+	_, err = env.Cluster.Update(ctx, live, func() (bool, error) {
+		all := len(live.Data)
+		maps.DeleteFunc(live.Data, func(key string, _ []byte) bool { return encrypted[key] == nil })
+		return len(live.Data) < all, nil
+	})
+	return err
 }
 
 // ownerID is the same for the same certificate key, so a second upload renews the owner instead of adding another.

@@ -5,10 +5,12 @@ package bootstrap
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -95,6 +97,37 @@ func TestUploadCertsOwner(t *testing.T) {
 	}
 	if s.Results.Len() > 0 {
 		t.Errorf("the key is printed: %q", s.Results.String())
+	}
+}
+
+// merging keeps the other files in kubeadm-certs, as the API does.
+type merging struct{ *cluster.Plan }
+
+func (m merging) Ensure(ctx context.Context, objs ...cluster.Object) error {
+	for i, obj := range objs {
+		if secret, ok := obj.(*corev1.Secret); ok && secret.Name == manifests.CertsSecretName {
+			live := secret.DeepCopy()
+			if found, err := m.Get(ctx, live); err != nil || !found {
+				return errors.Errorf("found %t: %v", found, err)
+			}
+			maps.Copy(live.Data, secret.Data)
+			live.OwnerReferences, objs[i] = secret.OwnerReferences, live
+		}
+	}
+	return m.Plan.Ensure(ctx, objs...)
+}
+
+// TestUploadCertsLeavesNoOther: a file of an earlier upload, which needs that upload's key, doesn't stay.
+func TestUploadCertsLeavesNoOther(t *testing.T) {
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Play(t, certificates(), uploadCerts())
+	earlier := sharedCerts(t, s)
+	earlier.Data[manifests.SharedEncryption] = []byte("of another key")
+	phasetest.Fatal(t, s.API.Ensure(t.Context(), earlier))
+	s.Cluster = merging{s.API}
+	s.Play(t, uploadCerts())
+	if data := sharedCerts(t, s).Data; len(data) != 8 || data[manifests.SharedEncryption] != nil {
+		t.Errorf("it has %d files, %q among them", len(data), data[manifests.SharedEncryption])
 	}
 }
 

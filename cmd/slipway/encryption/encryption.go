@@ -47,7 +47,7 @@ func newRotate(g *cli.Globals) *cobra.Command {
 		Long: "Encrypt all Secrets in etcd with a new key, and retire the old key once no value in etcd uses it. Nothing restarts. Snapshots\n" +
 			"of etcd may still need the old key: " + config.EncryptionDir + "/keyring keeps it, sealed with sa.key." + everywhere,
 	}
-	cmd.Flags().BoolVar(&run.Again, "again", false, "rotate a key that was rotated less than an hour ago")
+	cmd.Flags().BoolVar(&run.Again, "again", false, "begin another rotation even if the key is less than an hour old")
 	return command(g, cmd, run, nil)
 }
 

@@ -24,7 +24,7 @@ type Workflow struct {
 
 // AddTo gives the workflow's command its flags, a report's flags, the list of phases in its help, and the command `phase`.
 func (w Workflow) AddTo(cmd *cobra.Command, g *cli.Globals, flags any) {
-	cmd.Long += "\n\nIt runs these phases in order; `" + w.Name + " phase NAME` runs one alone:\n" + PhaseTree(w.Phases, "  ")
+	cmd.Long += "\n\nIt runs these phases; `" + w.Name + " phase NAME` runs one alone:\n" + PhaseTree(w.Phases, "  ")
 	config.Bind(cmd.Flags(), w.Name, flags)
 	Reporting(g, cmd)
 	phase := cli.Group("phase", "Run a single phase of "+w.Name)
