@@ -16,6 +16,7 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -88,8 +89,26 @@ func CertificatesDir(h host.Host) string {
 	return config.DefaultCertificatesDir
 }
 
-// StartupTime is how long the kubelet gives this node's API server to start, from its static Pod; 0 if unknown.
-func StartupTime(h host.Host) time.Duration {
+// WithStartupTime returns a run's timeouts for this node. Its static Pods' startup probes follow one of them, which the cluster
+// doesn't store, so it stays as the node was made, unless the user gives it. If it's longer than the default wait for upgraded
+// components, that wait gets as long: some commands read no timeouts.
+func WithStartupTime(h host.Host, given *config.Timeouts) *config.Timeouts {
+	asMade, usual, kept := startupTime(h), config.DefaultLimits(), *given
+	if asMade == 0 || isSet(given.ControlPlaneComponentHealthCheck, usual.ControlPlaneComponentHealthCheck) {
+		return given
+	}
+	limit := &metav1.Duration{Duration: asMade}
+	kept.ControlPlaneComponentHealthCheck = limit
+	if asMade > usual.UpgradeManifests && !isSet(given.UpgradeManifests, usual.UpgradeManifests) {
+		kept.UpgradeManifests = limit
+	}
+	return &kept
+}
+
+func isSet(d *metav1.Duration, usual time.Duration) bool { return d != nil && d.Duration != usual }
+
+// startupTime is how long the kubelet gives this node's API server to start, from its static Pod; 0 if unknown.
+func startupTime(h host.Host) time.Duration {
 	pod, found := StaticPod(h, APIServerManifest)
 	if !found || pod.Spec.Containers[0].StartupProbe == nil {
 		return 0

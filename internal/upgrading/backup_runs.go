@@ -44,8 +44,8 @@ func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 		if begin < end && !d.record.Completed.IsZero() || r.another(known, d) {
 			return begin, earlier, nil
 		}
-		if d.record.To == "" { // kubeadm's
-			if begin = i; d.kind == ManifestBackup {
+		if d.record.To == "" { // kubeadm's, which begins with the manifests; a worker has none
+			if begin = i; d.kind == ManifestBackup || !slices.ContainsFunc(r.dirs[:i], func(d backupDir) bool { return d.kind == ManifestBackup }) {
 				return begin, earlier, nil
 			}
 			continue

@@ -112,6 +112,7 @@ func TestLastBackup(t *testing.T) {
 		"kubeadm's":                             {kept: unrecorded(slices.Concat(first, second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
 		"after kubeadm's":                       {kept: slices.Concat(unrecorded(first), second), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
 		"before kubeadm's":                      {kept: slices.Concat(first, unrecorded(second)), want: "v1.36.4: etcd@02-01 kube-apiserver@02-01; config.yaml@02-01; 02-01"},
+		"kubeadm's worker":                      {kept: unrecorded([]kept{first[2], second[2]}), want: ": ; config.yaml@02-01; "},
 		"a worker":                              {kept: []kept{first[2], second[2]}, want: ": ; config.yaml@02-01; "},
 	} {
 		t.Run(name, func(t *testing.T) {

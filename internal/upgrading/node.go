@@ -112,20 +112,8 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	}
 	r := &c.NodeRegistration
 	r.ImagePullPolicy, r.ImagePullSerial, r.IgnorePreflightErrors = self.ImagePullPolicy, self.ImagePullSerial, self.IgnorePreflightErrors
-	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, keepStartupTimeout(h, self.Timeouts)
+	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, thisnode.WithStartupTime(h, self.Timeouts)
 	return c
-}
-
-// keepStartupTimeout returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't
-// store: unless the user gives it, it stays as it was.
-func keepStartupTimeout(h host.Host, given *config.Timeouts) *config.Timeouts {
-	asMade := thisnode.StartupTime(h)
-	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {
-		return given
-	}
-	kept := *given
-	kept.ControlPlaneComponentHealthCheck = &metav1.Duration{Duration: asMade}
-	return &kept
 }
 
 // components holds the stored configurations of the kubelets and of kube-proxy; nil means generate it. texts are as stored.

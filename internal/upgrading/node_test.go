@@ -26,27 +26,33 @@ import (
 	"github.com/slipway-k8s/slipway/test/stage"
 )
 
-// TestKeepPatience: the upgrade keeps this node's original startup probes, unless the user gives a time.
+// TestKeepPatience: the upgrade keeps this node's original startup probes, unless the user gives a time, and waits as long on a slow
+// host.
 func TestKeepPatience(t *testing.T) {
-	const normal = config.DefaultHealthCheckTimeout
+	normal, usual := config.DefaultHealthCheckTimeout, config.DefaultLimits().UpgradeManifests
 	for name, test := range map[string]struct {
 		probe       string
 		given, want time.Duration
+		upgrade     time.Duration
 	}{
-		"as made":       {"startupProbe: {failureThreshold: 60, periodSeconds: 10}", normal, 10 * time.Minute},
-		"shorter":       {"startupProbe: {failureThreshold: 6, periodSeconds: 10}", normal, time.Minute},
-		"given":         {"startupProbe: {failureThreshold: 60, periodSeconds: 10}", 5 * time.Minute, 5 * time.Minute},
-		"without probe": {"image: x", normal, normal},
+		"as made":       {"startupProbe: {failureThreshold: 60, periodSeconds: 10}", normal, 10 * time.Minute, 10 * time.Minute},
+		"shorter":       {"startupProbe: {failureThreshold: 6, periodSeconds: 10}", normal, time.Minute, usual},
+		"given":         {"startupProbe: {failureThreshold: 60, periodSeconds: 10}", 5 * time.Minute, 5 * time.Minute, usual},
+		"without probe": {"image: x", normal, normal, usual},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := stage.New(t)
 			fixture.Put(t, h.Root, thisnode.APIServerManifest,
 				"apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, "+test.probe+"}]}\n")
-			given := &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: test.given}}
-			if got := keepStartupTimeout(h, given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
+			given := &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: test.given}, UpgradeManifests: &metav1.Duration{Duration: usual}}
+			got := thisnode.WithStartupTime(h, given)
+			if probe, upgrade := got.ControlPlaneComponentHealthCheck.Duration, got.UpgradeManifests.Duration; probe != test.want || upgrade != test.upgrade {
+				t.Errorf("%s and %s, want %s and %s", probe, upgrade, test.want, test.upgrade)
 			}
-			if given.ControlPlaneComponentHealthCheck.Duration != test.given {
+			if unset := thisnode.WithStartupTime(h, &config.Timeouts{}); name == "as made" && unset.UpgradeManifests.Duration != test.upgrade {
+				t.Errorf("without timeouts, it is %s", unset.UpgradeManifests.Duration)
+			}
+			if given.ControlPlaneComponentHealthCheck.Duration != test.given || given.UpgradeManifests.Duration != usual {
 				t.Error("the user's value has changed")
 			}
 		})

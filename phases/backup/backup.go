@@ -98,7 +98,7 @@ func nodeRecord(env *step.Env) upgrading.Record {
 // backUpAll backs up the files at paths. written has the files that the run is about to write, by name: the record gets their
 // hashes, from which a rollback sees later edits. It's written first, because a backup without a record counts as kubeadm's.
 func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[string][]byte, paths []string) error {
-	if err := removeUnfinished(env); err != nil {
+	if err := RemoveUnfinished(env); err != nil {
 		return err
 	}
 	record.Written = map[string]string{}
@@ -120,16 +120,17 @@ func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[s
 	return nil
 }
 
-// removeUnfinished removes the files that killed runs were writing into their backups. A partial snapshot goes with its directory,
-// in PruneSnapshots.
-func removeUnfinished(env *step.Env) error {
+// RemoveUnfinished removes the files that killed runs were writing into their backups. A partial snapshot may be as large as the
+// database, and the next run needs the space. PruneSnapshots removes its directory.
+func RemoveUnfinished(env *step.Env) error {
 	root := node.BackupRoot(env)
 	dirs, err := env.Host.ReadDir(root)
 	if err != nil {
 		return host.IgnoreMissing(err)
 	}
 	for _, dir := range dirs {
-		ours := strings.HasPrefix(dir.Name(), upgrading.ManifestBackup) || strings.HasPrefix(dir.Name(), upgrading.KubeletBackup)
+		ours := slices.ContainsFunc([]string{upgrading.ManifestBackup, upgrading.KubeletBackup, upgrading.EtcdBackup},
+			func(kind string) bool { return strings.HasPrefix(dir.Name(), kind) })
 		if !ours || !dir.IsDir() {
 			continue
 		}

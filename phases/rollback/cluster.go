@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -77,7 +78,11 @@ func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error 
 	return r.changeShared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
 		stored := node.ConfigMap(manifests.KubeadmConfigMap)
 		changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
-			return setVersion(stored, r.Backup.From)
+			changed, err := setVersion(stored, r.Backup.From)
+			if err == nil && changed {
+				err = edits.NoteLastChange(ctx, env, stored, manifests.KubeadmConfigKey)
+			}
+			return changed, err
 		})
 		if err != nil {
 			return err

@@ -12,12 +12,15 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -190,4 +193,40 @@ func TestSnapshotSpaceAgain(t *testing.T) {
 			t.Errorf("the API server was replaced by %s", got)
 		}
 	}
+}
+
+// TestPartialSnapshotMakesRoom: a killed run's part of a snapshot is removed before the space is counted.
+func TestPartialSnapshotMakesRoom(t *testing.T) {
+	s := phasetest.NewScene(t, upgradeScenario)
+	defer s.Close()
+	part := phasetest.RollbackBackups + upgrading.EtcdBackup + phasetest.UpgradeTime + "/.snapshot.db.slipway-QI3UMSHA"
+	fixture.Put(t, s.Root, part, "x")
+	h := phasetest.NewLastingHost(s.Root)
+	h.Has.Space["/"] = host.Space{Free: 1 << 30, Total: 100 << 30}
+	_, err := s.On(t.Context(), h)
+	fact.Error(t, err, backup.SnapshotCheck)
+	if _, err := h.Lstat(part); err == nil {
+		t.Errorf("%s is still there", part)
+	}
+}
+
+// TestRollbackNotesOperatorsChange: when a rollback stores the version, managedFields no longer show that an operator changed the
+// configuration, and the next upgrade would take that change's effects for edits.
+func TestRollbackNotesOperatorsChange(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	stored := fixture.ConfigMap("kubeadm-config", manifests.KubeadmConfigKey, "kubernetesVersion: v1.37.2\n")
+	stored.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		Time:     &metav1.Time{Time: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)},
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{".":{},"f:ClusterConfiguration":{}}}`)},
+	}}
+	phasetest.Fatal(t, s.API.Ensure(t.Context(), stored))
+	s.Cluster = s.API
+	r := &Rollback{Options: Options{Backup: &upgrading.Backup{From: "v1.36.4"}}, before: map[string][]byte{manifests.APIServerName: {}}}
+	phasetest.Fatal(t, r.storeConfiguration(t.Context(), s.Env))
+	now := node.ConfigMap(manifests.KubeadmConfigMap)
+	if _, err := s.API.Get(t.Context(), now); err != nil || now.Annotations[edits.ChangedByOperator] != "2026-11-01T12:00:00Z" {
+		t.Errorf("%v: %+v", err, now)
+	}
+	fact.In(t, now.Data[manifests.KubeadmConfigKey], "kubernetesVersion: v1.36.4")
 }

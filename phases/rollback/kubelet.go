@@ -123,7 +123,7 @@ func (r *Rollback) startKubelet(ctx context.Context, env *step.Env) error {
 	unit, err := env.Host.Unit(ctx, node.KubeletUnit)
 	if err == nil && unit.ActiveState != "active" {
 		env.UI.Printf("Starting the kubelet")
-		return node.RestartKubelet(ctx, env)
+		return node.RestartKubeletAndWait(ctx, env)
 	}
 	files, err := r.kubeletFiles(env)
 	if err != nil {
@@ -133,5 +133,8 @@ func (r *Rollback) startKubelet(ctx context.Context, env *step.Env) error {
 	for _, f := range files {
 		paths = append(paths, f.Path)
 	}
-	return node.RestartStaleKubelet(ctx, env, paths...)
+	if err := node.RestartStaleKubelet(ctx, env, paths...); err != nil {
+		return err
+	}
+	return node.WaitKubelet(ctx, env)
 }

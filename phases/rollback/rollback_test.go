@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -460,6 +461,18 @@ func TestRollbackKubeletStarts(t *testing.T) {
 		if got, err := os.ReadFile(s.Root + "/var/lib/kubelet/kubeadm-flags.env"); err != nil || string(got) != want {
 			t.Errorf("kubelet %q: %s (%v)", kubelet, got, err)
 		}
+	}
+	s := phasetest.NewScene(t, rollbackNodeScenario)
+	defer s.Close()
+	h := phasetest.NewLastingHost(s.Root)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h.On.Probe = func(context.Context, host.Probe) error {
+		cancel()
+		return errors.New("connection refused")
+	}
+	if said, err := s.On(ctx, h); err == nil {
+		t.Errorf("it has succeeded, although the kubelet does not answer\n%s", said)
 	}
 }
 

@@ -38,9 +38,9 @@ func TestRollbackKeepsLease(t *testing.T) {
 		"no snapshot, and nobody knows of an earlier run": {sets: func(s *phasetest.Stage) {
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return true }}
 		}, restore: &restore{snapshot: "/none", replacement: node.EtcdDataReplacement{NewData: "/var/lib/etcd/member.new"}}, earlier: true, keeps: true},
-		"no runtime to ask":                         {sets: func(s *phasetest.Stage) { s.FakeHost.Fail["Containers"] = errors.New("no runtime") }, changes: true},
-		"nothing to put back, and a sick component": {sets: sick},
-		"a component that does not come up":         {sets: sick, changes: true, keeps: true},
+		"no runtime to ask":                       {sets: func(s *phasetest.Stage) { s.FakeHost.Fail["Containers"] = errors.New("no runtime") }, changes: true},
+		"nothing to put back, and a sick kubelet": {sets: sick, keeps: true},
+		"a component that does not come up":       {sets: sick, changes: true, keeps: true},
 		"a kubelet that does not start": {sets: func(s *phasetest.Stage) {
 			s.FakeHost.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "failed"}
 			s.FakeHost.Fail["restart kubelet.service"] = errors.New("exit code 1")
@@ -51,6 +51,7 @@ func TestRollbackKeepsLease(t *testing.T) {
 			s := phasetest.OnlyEtcdStale(t, bootstrap.Init())
 			s.FakeHost.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
 			s.Config.Timeouts.UpgradeManifests = 50 * time.Millisecond
+			s.Config.Timeouts.KubeletHealthCheck = 50 * time.Millisecond
 			s.FakeHost.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
 			if row.sets != nil {
 				row.sets(s)

@@ -43,7 +43,7 @@ func runDrain(ctx context.Context, env *step.Env) error {
 	}
 	pods, err := podsToEvict(ctx, env)
 	if err != nil {
-		return err
+		return fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; the node stays cordoned until you run this again, or `slipway upgrade node phase uncordon`", "; "))
 	}
 	if len(pods) == 0 {
 		env.UI.Printf("This node has no Pods to evict")

@@ -259,6 +259,7 @@ func TestDrainSeesPodsThatCameLate(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "ns/late (no controller") {
 				t.Errorf("got %v", err)
 			}
+			fact.In(t, fault.Remedy(err), "`slipway upgrade node phase uncordon`")
 			continue
 		}
 		phasetest.Fatal(t, err)

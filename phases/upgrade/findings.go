@@ -72,7 +72,9 @@ func certificateFindings(env *step.Env) []fault.Finding {
 		}
 	}
 	for _, e := range leaves {
-		if ends(e) && (e.External || !env.Config.Upgrade.CertificateRenewal) {
+		// Without an upgrade of etcd, its own certificates stay. Needed leaves out etcd-healthcheck-client, which is renewed.
+		stays := !env.Config.Upgrade.CertificateRenewal || !env.Config.Upgrade.Etcd && e.Needed && strings.HasPrefix(e.Name, "etcd-")
+		if ends(e) && (e.External || stays) {
 			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "renew it: `slipway certs renew "+e.Name+"`, or `slipway certs generate-csr` for a CA whose key is elsewhere",
 				"the certificate %s expires on %s, and the upgrade does not renew it", e.Name, until(e)))
 		}

@@ -152,7 +152,11 @@ func TestCertificateFindings(t *testing.T) {
 	if found := certificateFindings(s.Env); len(found) > 0 {
 		t.Errorf("although they are renewed: %q", phasetest.InWords(found))
 	}
-	s.Config.Upgrade.CertificateRenewal = false
+	s.Config.Upgrade.Etcd = false
+	if found := certificateFindings(s.Env); len(found) != 2 || !strings.Contains(found[0].Message, " etcd-peer ") || !strings.Contains(found[1].Message, " etcd-server ") {
+		t.Errorf("without etcd's upgrade: %q", phasetest.InWords(found))
+	}
+	s.Config.Upgrade.Etcd, s.Config.Upgrade.CertificateRenewal = true, false
 	if found := certificateFindings(s.Env); !slices.ContainsFunc(found, func(f fault.Finding) bool {
 		return string(f.Severity)+" "+f.Name == "warning CertificateExpiration" && slices.Contains(strings.Fields(f.Message), "apiserver")
 	}) {

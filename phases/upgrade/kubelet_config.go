@@ -26,12 +26,16 @@ func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
 	if err := refuseUnfinishedChange(env); err != nil {
 		return err
 	}
-	files, err := kubelet.NextFiles(env)
-	if err == nil {
-		files, err = ownership.Differing(env.Host, files)
-	}
-	if err != nil || len(files) == 0 {
+	next, err := kubelet.NextFiles(env)
+	if err != nil {
 		return err
+	}
+	files, err := ownership.Differing(env.Host, next)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return recordUpgrade(env, next)
 	}
 	if err := backup.Kubelet(env, files); err != nil {
 		return err
@@ -40,4 +44,14 @@ func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
 		return err
 	}
 	return kubelet.EnsureTemporaryPair(env)
+}
+
+// recordUpgrade backs up files that already have the new content: otherwise, a rollback would take an earlier upgrade's backup for
+// this one's.
+func recordUpgrade(env *step.Env, files []ownership.File) error {
+	last, _, err := backup.LastUpgrade(env)
+	if err != nil || last == nil || last.To == "" || last.To == env.Config.Cluster.KubernetesVersion {
+		return err
+	}
+	return backup.Kubelet(env, files)
 }

@@ -4,6 +4,7 @@
 package upgrade
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -70,6 +71,37 @@ func TestUpgradeKeepsTheRuntime(t *testing.T) {
 	}
 }
 
+// TestUpgradeThatChangesNothing has a backup of its own if an earlier upgrade has one, which a rollback would use otherwise. A
+// second run makes no other.
+func TestUpgradeThatChangesNothing(t *testing.T) {
+	s := phasetest.NewJoinStage(t)
+	phasetest.Fatal(t, s.Discover(t))
+	n := *s.Config
+	n.Join, n.Upgrade = nil, &config.Upgrade{}
+	s.Config = &n
+	root := node.BackupRoot(s.Env)
+	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+	s.Play(t, upgradeKubeletConfig())
+	phasetest.Fatal(t, os.RemoveAll(filepath.Join(s.Root, root)))
+	s.Play(t, upgradeKubeletConfig())
+	if _, err := s.Host.Lstat(root); err == nil {
+		t.Fatal("it has a backup of files that stay")
+	}
+	earlier := filepath.Join(root, upgrading.KubeletBackup+phasetest.UpgradeTime)
+	s.Put(t, filepath.Join(earlier, upgrading.RecordFile), "node: x\nto: v1.30.0\ncompleted: 2020-01-01T00:00:00Z\n")
+	s.Put(t, filepath.Join(earlier, "config.yaml"), "kind: KubeletConfiguration\n")
+	for range 2 {
+		s.Play(t, upgradeKubeletConfig())
+		last, _, err := backup.LastUpgrade(s.Env)
+		if phasetest.Fatal(t, err); last == nil || last.To != n.Cluster.KubernetesVersion {
+			t.Errorf("the last upgrade is %+v", last)
+		}
+		if dirs, err := s.Host.ReadDir(root); err != nil || len(dirs) != 2 {
+			t.Errorf("%v, %v", dirs, err)
+		}
+	}
+}
+
 // TestUnfinishedBackups: a backup removes files that a killed run was writing into earlier ones, and nothing else.
 func TestUnfinishedBackups(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
@@ -88,6 +120,7 @@ func TestUnfinishedBackups(t *testing.T) {
 		left = append(left, filepath.Join(dir, unfinished))
 	}
 	kept, left = append(kept, left[2]), left[:2]
+	left = append(left, filepath.Join(node.BackupRoot(s.Env), upgrading.EtcdBackup+phasetest.UpgradeTime, ".snapshot.db.slipway-QI3UMSHA"))
 	for _, kind := range []string{upgrading.ManifestBackup, upgrading.KubeletBackup, upgrading.EtcdBackup} { // files
 		kept = append(kept, filepath.Join(node.BackupRoot(s.Env), kind+"notes.txt"))
 	}
@@ -95,6 +128,11 @@ func TestUnfinishedBackups(t *testing.T) {
 		s.Put(t, path, "kind: KubeletConfiguration\n")
 	}
 	s.Play(t, upgradeKubeletConfig())
+	for _, path := range left {
+		if there, err := host.Exists(s.Host, path); err != nil || there {
+			t.Errorf("%s is there: %t, %v", path, there, err)
+		}
+	}
 	phasetest.Fatal(t, backup.PruneSnapshots(s.Env))
 	for _, path := range slices.Concat(left, kept) {
 		there, err := host.Exists(s.Host, path)

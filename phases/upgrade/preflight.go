@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -37,6 +38,9 @@ func runUpgradePreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Checking this node and its cluster")
 	if env.Config.ControlPlane {
 		if err := awaitServerPods(ctx, env); err != nil {
+			return err
+		}
+		if err := backup.RemoveUnfinished(env); err != nil {
 			return err
 		}
 	}
