@@ -79,6 +79,8 @@ verify: ## check format, go.mod, vet, lint, dead code and goldens
 	go mod verify
 	go vet ./...
 	go vet -tags=man ./cmd/slipway
+	go vet -tags=vm,$(TAGS) ./test/vm
+	cd test/capi && go vet -tags=e2e,$(TAGS) ./...
 	@$(MAKE) --no-print-directory lint
 	@dead=$$($(TOOL) deadcode ./cmd/slipway); test -z "$$dead" || { echo "nothing calls:"; echo "$$dead"; exit 1; }
 	go test ./... -run 'Golden|Imports|CommandTree|RetiredWords'
@@ -103,9 +105,10 @@ e2e: build ## run the core tier's tests on real clusters (root; builds the lab a
 	@$(SUITE) parts packages e2e
 
 # These take too long for `make test`.
-examples: build bundle ## run examples/cloud-init and examples/ansible on real machines (root; installs ansible-core)
+examples: build bundle ## run examples/cloud-init, examples/ansible and Cluster API on real machines: hours (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
+	cd test/capi && go test -tags=e2e,$(TAGS) -count=1 -timeout=6h -v -run '^Test(Probe.*|ClusterAPI)$$' .
 
 vm: ARCHITECTURES := amd64,arm64
 vm: build bundle test-packages ## run test/vm in virtual machines, emulated if KVM doesn't work: hours (root; installs QEMU). VM=TestUp runs only this one

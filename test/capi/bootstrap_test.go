@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	kubelet "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -107,6 +108,9 @@ func (u userData) makesFirst(t *testing.T, machine, version string) {
 	}
 	for _, file := range []string{"ca", "etcd/ca", "front-proxy-ca", "sa"} {
 		u.file(t, "/etc/kubernetes/pki/"+file+".key")
+	}
+	if limit := n.Timeouts.ControlPlaneComponentHealthCheck; limit != 15*time.Minute {
+		t.Errorf("components have %s to become healthy", limit)
 	}
 	u.patched(t, n.PatchesDir)
 	u.runs(t, "kubeadm init --config /run/kubeadm/kubeadm.yaml")

@@ -57,7 +57,8 @@ func (s *scenario) hasNodes(planes, workers int, version string) error {
 	return hasPods(s.Context(), c, names, version)
 }
 
-// hasPods checks that all Pods of the cluster's own are Ready and on these Nodes, and that each Node has kube-proxy of a version.
+// hasPods checks that all Pods of the cluster's own are Ready and on these Nodes, and that each Node has kube-proxy of a version,
+// like the control plane's components.
 func hasPods(ctx context.Context, c client.Client, names []string, version string) error {
 	list := &corev1.PodList{}
 	if err := c.List(ctx, list, client.InNamespace(metav1.NamespaceSystem)); err != nil {
@@ -71,11 +72,12 @@ func hasPods(ctx context.Context, c client.Client, names []string, version strin
 		if !ready || !slices.Contains(names, pod.Spec.NodeName) {
 			return fmt.Errorf("%s on Node %q is Ready: %v", pod.Name, pod.Spec.NodeName, ready)
 		}
-		if pod.Labels["k8s-app"] != "kube-proxy" {
-			continue
+		isProxy := pod.Labels["k8s-app"] == "kube-proxy"
+		if isProxy {
+			proxies = append(proxies, pod.Spec.NodeName)
 		}
-		proxies = append(proxies, pod.Spec.NodeName)
-		if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+version) {
+		ofRelease := isProxy || strings.HasPrefix(pod.Labels["component"], "kube-")
+		if image := pod.Spec.Containers[0].Image; ofRelease && !strings.HasSuffix(image, ":"+version) {
 			return fmt.Errorf("%s has the image %s", pod.Name, image)
 		}
 	}

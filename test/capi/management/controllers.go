@@ -55,7 +55,7 @@ func (c Controller) Args(certDir string) []string {
 func Build(ctx context.Context, pinned, into string) error {
 	for _, c := range Controllers {
 		cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(into, c.Name), module+"/"+c.dir)
-		cmd.Dir, cmd.Env = pinned, append(os.Environ(), "CGO_ENABLED=0") // for machines with another libc
+		cmd.Dir, cmd.Env = pinned, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=") // for machines with another libc, and as released
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return errors.Wrapf(err, "cannot build Cluster API's controller %s: %s", c.Name, out)
 		}
