@@ -135,7 +135,7 @@ func (m machine) refusesEarlierKeys(first machine, join []string) {
 	if err == nil {
 		m.Error("it has joined with keys from before")
 	}
-	fact.In(m, out, "/etc/kubernetes/encryption/encryption.yaml", "upload-certs")
+	fact.In(m, out, "/etc/kubernetes/encryption/encryption.yaml", "`slipway token create --print-join-command --control-plane`")
 }
 
 // writesForAll: all API servers can read what this one writes.

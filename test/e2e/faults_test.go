@@ -28,8 +28,12 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// latest bounds the time until a wait ends with a named cause, even on a busy machine; init's limits are longer.
-const latest = 2 * time.Minute
+// latest bounds the time until a wait ends with a named cause, even on a busy machine. init's limits are longer, so it has named the
+// cause before they end.
+const (
+	latest       = 10 * time.Minute
+	longTimeouts = "\ntimeouts: {kubeletHealthCheck: 30m, controlPlaneComponentHealthCheck: 30m, tlsBootstrap: 30m}"
+)
 
 // nodeFault is a fault on a real node.
 type nodeFault struct {
@@ -150,7 +154,7 @@ func nodeFaults() []nodeFault {
 
 // TestFaults breaks two nodes in many ways, one after another, and runs init into each fault: init must name the cause soon after
 // it starts to wait. Then one node becomes a control plane on a busy machine, which mustn't be reported as a fault. The other
-// node joins it at the second attempt. This test runs before the machine is shared, because it measures times.
+// node joins it at the second attempt.
 func TestFaults(t *testing.T) {
 	m := boot(t)
 	other := m.another("cp-2")
@@ -197,7 +201,7 @@ func (m machine) slowStart() []string {
 // diagnosedHealthy checks that diagnose finds nothing on a working node. Repaired faults may still be in its logs for a while.
 func (m machine) diagnosedHealthy() {
 	m.Helper()
-	m.eventually("nothing to be found on "+m.node.Name(), 45*time.Second, func() error {
+	m.eventually("nothing to be found on "+m.node.Name(), readyLimit, func() error {
 		out, err := m.try("slipway", "diagnose")
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
@@ -288,7 +292,7 @@ webhooks:
 // runInto injects a fault, runs init, and undoes both. It returns the time from the start of the last wait to the end.
 func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
 	m.Helper()
-	config := document(f.init, podSubnet+"\n"+f.cluster)
+	config := document(f.init+longTimeouts, podSubnet+"\n"+f.cluster)
 	if f.kubelet != "" {
 		config = strings.Replace(config, "cgroupDriver: cgroupfs\nfailCgroupV1: false\nfailSwapOn: false\n", f.kubelet, 1)
 	}

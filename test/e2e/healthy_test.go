@@ -13,8 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// readyLimit is for things that take seconds, or minutes on a busy machine.
-const readyLimit = 4 * time.Minute
+// readyLimit is for things that take seconds, or minutes on a busy machine. The kubelet delays the restart of a container that has
+// ended several times by up to five.
+const readyLimit = 10 * time.Minute
 
 // expectation describes the healthy cluster of a test.
 type expectation struct {

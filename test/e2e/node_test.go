@@ -59,7 +59,7 @@ func TestNode(t *testing.T) {
 	m.row("second-init", func(m machine) {
 		m.isAdministrated()
 		m.secondInitChangesNothing(config)
-		m.prints("", "get", "node", "cp-1", "-o", "jsonpath={.spec.taints}")
+		m.prints("", "get", "node", "cp-1", "-o", `jsonpath={.spec.taints[?(@.key=="node-role.kubernetes.io/control-plane")]}`)
 		m.passesPreflight(config)
 	})
 	m.row("reconfigure", func(m machine) { m.isReconfigured() })

@@ -44,11 +44,14 @@ func TestCutPrepare(t *testing.T) {
 	})
 }
 
+// slowDisk suits the disks of these tests: beside other tests, a sync may take seconds.
+const slowDisk = "timeouts: {controlPlaneComponentHealthCheck: 20m, upgradeManifests: 20m}"
+
 func TestCutInit(t *testing.T) {
 	tier.OnlyFull(t, "TestCrashInit")
 	d := mountDisk(t)
 	m := boot(t)
-	config := document("timeouts: {controlPlaneComponentHealthCheck: 20m}", podSubnet) // beside other tests, this disk may take seconds for a sync
+	config := document(slowDisk, podSubnet)
 	m.write("/root/slipway.yaml", config)
 	m.must("sync")
 	m.cutEverywhere(d, []string{"slipway", "init", "--config", "/root/slipway.yaml"}, func(again machine) {
@@ -64,10 +67,11 @@ func TestCutUpgrade(t *testing.T) {
 	if err := m.node.InstallSlipway(); err != nil {
 		t.Fatal(err)
 	}
-	m.init(document("", "kubernetesVersion: "+m.node.VersionOf(olderKubernetes)+"\n"+podSubnet))
+	m.init(document(slowDisk, "kubernetesVersion: "+m.node.VersionOf(olderKubernetes)+"\n"+podSubnet))
 	m.ready("cp-1")
+	m.write("/root/upgrade.yaml", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: UpgradeConfiguration\n"+slowDisk+"\n")
 	m.must("sync")
-	m.cutEverywhere(d, []string{"slipway", "upgrade", "apply", m.upgradesTo(), "--yes", littleRoom}, func(again machine) {
+	m.cutEverywhere(d, []string{"slipway", "upgrade", "apply", m.upgradesTo(), "--yes", "--config", "/root/upgrade.yaml", littleRoom}, func(again machine) {
 		again.runsVersion(m.upgradesTo())
 		again.isWhole()
 	})
@@ -82,7 +86,7 @@ func TestCutReconfigure(t *testing.T) {
 	tier.OnlyFull(t, "TestNode/reconfigure")
 	d := mountDisk(t)
 	m := boot(t)
-	m.init(document("", podSubnet))
+	m.init(document(slowDisk, podSubnet)) // `reconfigure` takes its limits from the startup probes
 	m.ready("cp-1")
 	command, before, after := m.reconfigureWith(smallChange), m.configuration(), ""
 	m.must("sync")

@@ -93,7 +93,7 @@ func (m machine) editedObjects() string {
 	return m.kubectl("get", "-n", "kube-system", "configmap", "coredns", "kube-proxy", "kubelet-config", "kubeadm-config",
 		"-o", `jsonpath={range .items[*]}{.metadata.resourceVersion}{.data}{"\n"}{end}`) +
 		m.kubectl("get", "-n", "kube-system", "deployment", "coredns", "-o", "jsonpath={.metadata.generation}{.spec}") +
-		m.kubectl("get", "node", "cp-1", "-o", "jsonpath={.metadata.labels}{.spec.taints}")
+		m.kubectl("get", "node", "cp-1", "-o", `jsonpath={.metadata.labels}{.spec.taints[?(@.key=="node-role.kubernetes.io/control-plane")]}`) // a kubelet that has just started may add others
 }
 
 // changesNothing runs a command again, which must name the edited files.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
+	"github.com/slipway-k8s/slipway/test/tier"
 )
 
 // need is the share of the machine a test takes. A test that uses both processors as much as two machines would counts as two.
@@ -37,16 +38,17 @@ var needs = map[string]need{
 	"TestCrashInit/6":                   {1, 4},
 	"TestCrashJoin":                     {2, 5},
 	"TestCrashNode":                     {1, 3},
-	"TestCutInit":                       {1, 7},
+	"TestCutInit":                       {machines: 1},
 	"TestCutPrepare":                    {1, 5},
-	"TestCutReconfigure":                {1, 14},
-	"TestCutUpgrade":                    {1, 10},
+	"TestCutReconfigure":                {machines: 1},
+	"TestCutUpgrade":                    {machines: 1},
 	"TestDiskFailsAtEveryFileOperation": {2, 2},
-	"TestEncryption":                    {3, 25},
+	"TestEncryption":                    {machines: 3},
+	"TestEndpoint":                      {2, 3},
 	"TestFaults":                        {2, 4},
 	"TestHA":                            {4, 8},
 	"TestHardened":                      {3, 5},
-	"TestHardenedLive":                  {3, 6},
+	"TestHardenedLive":                  {machines: 4},
 	"TestHostPrepare":                   {2, 3},
 	"TestHostPrepareKilled":             {1, 3},
 	"TestIPv6":                          {3, 3},
@@ -54,7 +56,7 @@ var needs = map[string]need{
 	"TestJoinMany":                      {3, 3},
 	"TestJoinPeer":                      {2, 2},
 	"TestMove":                          {1, 4},
-	"TestMoveOneOfThree":                {3, 22},
+	"TestMoveOneOfThree":                {machines: 3},
 	"TestNode":                          {1, 6},
 	"TestPlaybooks":                     {3, 6},
 	"TestRebootOnTrial":                 {1, 5},
@@ -69,6 +71,12 @@ var needs = map[string]need{
 	"TestUpgradeHA":                     {4, 11},
 	"TestUpgradeRollback":               {1, 4},
 	"TestWorkers":                       {3, 6},
+}
+
+// fullMinutes are for tests that take much longer in the full tier, or run only there.
+var fullMinutes = map[string]int{
+	"TestCutInit": 20, "TestCutReconfigure": 25, "TestCutUpgrade": 20, "TestEncryption": 30, "TestHA": 30, "TestHardenedLive": 20,
+	"TestMoveOneOfThree": 40, "TestNode": 25, "TestRebootOnTrial": 10,
 }
 
 // room limits tests and machines at a time: with more of them, on two processors, everything takes so long that Kubernetes' own
@@ -92,6 +100,14 @@ type running struct {
 	until time.Time // its likely end
 }
 
+// end estimates when the test ends. If it's late already, that may take half its time again: others needn't wait for it.
+func (t running) end() time.Time {
+	if now := time.Now(); now.After(t.until) {
+		return now.Add(t.time() / 2)
+	}
+	return t.until
+}
+
 func newRooms(tests, machines int) *rooms {
 	r := &rooms{tests: tests, machines: machines}
 	r.changed = sync.NewCond(&r.mu)
@@ -109,7 +125,8 @@ func (r *rooms) take(n need) {
 	r.waiting = slices.Delete(r.waiting, at, at+1)
 	r.tests, r.machines = r.tests-1, r.machines-n.machines
 	r.running = append(r.running, running{n, time.Now().Add(n.time())})
-	r.changed.Broadcast() // there may be room for another
+	r.changed.Broadcast()                                     // there may be room for another
+	time.AfterFunc(n.time()+time.Second, r.changed.Broadcast) // and if this one is late then
 }
 
 func (r *rooms) giveBack(n need) {
@@ -143,26 +160,33 @@ func (r *rooms) next() need {
 // roomFor estimates when so many machines are free.
 func (r *rooms) roomFor(machines int) (at time.Time) {
 	free := r.machines
-	for _, t := range slices.SortedFunc(slices.Values(r.running), func(a, b running) int { return a.until.Compare(b.until) }) {
+	for _, t := range slices.SortedFunc(slices.Values(r.running), func(a, b running) int { return a.end().Compare(b.end()) }) {
 		if free >= machines {
 			break
 		}
-		free, at = free+t.machines, t.until
+		free, at = free+t.machines, t.end()
 	}
 	return at
 }
 
 // TestRooms: while the longest test waits for machines, only tests that end before it can start pass it.
 func TestRooms(t *testing.T) {
-	for name, c := range map[string]struct{ waits, now, want need }{
-		"the longest fits":         {need{2, 11}, need{2, 6}, need{2, 11}},
-		"another ends before":      {need{4, 11}, need{2, 6}, need{2, 6}},
-		"another takes too long":   {need{4, 40}, need{2, 30}, need{}},
-		"neither of them has room": {need{4, 11}, need{3, 6}, need{}},
+	for name, c := range map[string]struct {
+		waits, now, want need
+		late             bool
+	}{
+		"the longest fits":         {waits: need{2, 11}, now: need{2, 6}, want: need{2, 11}},
+		"another ends before":      {waits: need{4, 11}, now: need{2, 6}, want: need{2, 6}},
+		"another takes too long":   {waits: need{4, 40}, now: need{2, 30}},
+		"neither of them has room": {waits: need{4, 11}, now: need{3, 6}},
+		"the running one is late":  {waits: need{4, 11}, now: need{2, 6}, want: need{2, 6}, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRooms(3, 5)
 			r.take(need{3, 25})
+			if c.late {
+				r.running[0].until = time.Now().Add(-time.Minute)
+			}
 			r.waiting = []need{c.now, c.waits}
 			if got := r.next(); got != c.want {
 				t.Errorf("%v is next, not %v", got, c.want)
@@ -185,10 +209,14 @@ func (m machine) elsewhere(wait func()) {
 
 // needOf returns a test's need.
 func needOf(t *testing.T) need {
-	if n, known := needs[t.Name()]; known {
-		return n
+	n, known := needs[t.Name()]
+	if !known {
+		n = need{1, 2}
 	}
-	return need{1, 2}
+	if minutes := fullMinutes[t.Name()]; minutes > 0 && tier.Full() {
+		n.minutes = minutes
+	}
+	return n
 }
 
 // beside runs a test beside others once there's room for its machines. It builds their parts before, as a test that waits for a

@@ -171,10 +171,13 @@ func (m machine) hasKubeadm() {
 	}
 }
 
+// commandLimit is longer than the limits of the commands: `init` and `upgrade` have several, of minutes each.
+const commandLimit = 20 * time.Minute
+
 // try runs a command on the node and returns all its output.
 func (m machine) try(args ...string) (string, error) {
 	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	err := m.node.Exec(ctx, nodes.Cmd{Args: args, Stdout: &out, Stderr: &out})
 	return out.String(), err
@@ -183,13 +186,19 @@ func (m machine) try(args ...string) (string, error) {
 // must runs a command that must succeed, and returns its standard output.
 func (m machine) must(args ...string) string {
 	m.Helper()
-	var out, errs bytes.Buffer
-	ctx, cancel := context.WithTimeout(m.Context(), 5*time.Minute)
-	defer cancel()
-	if err := m.node.Exec(ctx, nodes.Cmd{Args: args, Stdout: &out, Stderr: &errs}); err != nil {
-		m.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out.String(), errs.String())
+	out, errs, err := m.output(args)
+	if err != nil {
+		m.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out, errs)
 	}
-	return out.String()
+	return out
+}
+
+func (m machine) output(args []string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	ctx, cancel := context.WithTimeout(m.Context(), commandLimit)
+	defer cancel()
+	err = m.node.Exec(ctx, nodes.Cmd{Args: args, Stdout: &out, Stderr: &errs})
+	return out.String(), errs.String(), err
 }
 
 func (m machine) write(path, content string) {
@@ -209,10 +218,19 @@ func (m machine) init(config string, more ...string) string {
 	return out
 }
 
-// kubectl runs kubectl as administrator.
+// kubectl runs kubectl as administrator, again if etcd has lost the request while it elected a leader.
 func (m machine) kubectl(args ...string) string {
 	m.Helper()
-	return m.must(append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
+	command := append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)
+	for deadline := time.Now().Add(readyLimit); ; time.Sleep(time.Second) {
+		out, errs, err := m.output(command)
+		if err == nil {
+			return out
+		}
+		if !strings.Contains(errs, "etcdserver: ") || time.Now().After(deadline) {
+			m.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, out, errs)
+		}
+	}
 }
 
 // create applies a file on the node to the cluster. On a busy machine, etcd may lose a request while it elects a leader.

@@ -14,6 +14,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"slices"
 	"strings"
@@ -32,6 +33,12 @@ func (m machine) saysJoinedWhenItHas(w machine, args []string) {
 	w.write(kubeletClient, m.expiredClient(w.node.Name()))
 	const signer, away = "/etc/kubernetes/manifests/kube-controller-manager.yaml", "/root/kube-controller-manager.yaml"
 	m.must("mv", signer, away)
+	m.eventually("the controller manager to stop", readyLimit, func() error {
+		if out, err := m.try("pgrep", "-f", "^kube-controller-manager"); err == nil {
+			return errors.New("process " + out)
+		}
+		return nil
+	})
 
 	at := slices.Index(args, "--token") + 1
 	w.write("/root/join.yaml", `apiVersion: kubeadm.k8s.io/v1beta4

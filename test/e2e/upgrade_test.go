@@ -244,10 +244,10 @@ func (m machine) initOnlyAddsToken(config string) {
 	}
 }
 
-// containers lists the running containers in kube-system.
+// containers lists the running containers in kube-system, except leader-elected components, which exit on losing their leases.
 func (m machine) containers() string {
 	m.Helper()
-	return m.kubectl("get", "pods", "-n", "kube-system", "--sort-by=.metadata.name",
+	return m.kubectl("get", "pods", "-n", "kube-system", "--sort-by=.metadata.name", "-l", "component notin (kube-controller-manager, kube-scheduler)",
 		"-o", `jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{"\n"}{end}`)
 }
 

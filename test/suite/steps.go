@@ -90,7 +90,7 @@ var steps = []step{
 		dir: "test/capi", args: []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=40m", "-skip=^Test(ClusterAPI$|Probe)"}, packages: everywhere,
 	}},
 	{name: "e2e", tests: &tests{
-		args:     []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=150m", "-parallel=64", "-skip=^Test(Ansible|CloudInit)$"},
+		args:     []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=5h", "-parallel=64", "-skip=^Test(Ansible|CloudInit)$"},
 		packages: []string{"./test/e2e/..."}, each: true,
 	}},
 }

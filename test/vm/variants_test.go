@@ -111,7 +111,7 @@ func (m machine) getsAddress(address string) {
 func TestUpgrade(t *testing.T) {
 	m := bootOlder(t)
 	m.takes("slipway", "host", "prepare", "phase", "images", "--bundle", bundlePath)
-	m.eventually("the upgrade", 2*podLimit, func() error { // some limits on looks are fixed, and the same command picks up where it stopped
+	m.eventually("the upgrade", commandLimit+podLimit, func() error { // some limits on looks are fixed, and the same command picks up where it stopped
 		out, err := m.try(upgradeArgs(t)...)
 		m.Log(out)
 		return err

@@ -20,7 +20,7 @@ ip -6 route | sed 's/^/route /; s/ expires.*//' | sort
 # One program for all of them: there are more than a thousand.
 find /proc/sys/kernel /proc/sys/vm /proc/sys/net -type f -perm -u=rw \
 	! -path '*/net/ipv[46]/neigh/*' ! -path '*random*' ! -path '*/vm/drop_caches' ! -path '*/vm/compact_memory' \
-	! -path '*/kernel/ns_last_pid' ! -path '*/kernel/sched*' ! -path '*stable_secret' ! -path '*/route/flush' \
+	! -path '*/kernel/ns_last_pid' ! -path '*/kernel/sched*' ! -path '*stable_secret' ! -path '*hung_task_warnings' ! -path '*/route/flush' \
 	-exec grep -sH '' {} + | sort
 systemctl list-unit-files --no-legend --no-pager --type=service,swap,mount,socket,timer | sed 's/^/unit /' | sort
 systemctl list-units --no-legend --no-pager --plain --state=active --type=service,swap | awk '{print "active", $1}' | sort

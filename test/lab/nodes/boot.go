@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	bootDeadline = 90 * time.Second
-	killDeadline = 30 * time.Second
+	bootDeadline = 5 * time.Minute
+	killDeadline = 5 * time.Minute // a busy disk holds up the end of the last process, which takes down the mounts
 	pollInterval = 20 * time.Millisecond
 )
 
