@@ -98,8 +98,9 @@ func TestEveryCommandHasWords(t *testing.T) {
 			t.Errorf("%q has no summary", cmd.CommandPath())
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Usage == "" {
-				t.Errorf("%q --%s has no usage", cmd.CommandPath(), f.Name)
+			placeholder, _ := pflag.UnquoteUsage(f)
+			if f.Usage == "" || strings.Contains(placeholder, " ") || f.Value.Type() == "bool" && placeholder != "" {
+				t.Errorf("%q --%s has the usage %q", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		})
 		for _, c := range cmd.Commands() {

@@ -143,7 +143,7 @@ var mayImport = map[string][]string{
 		"internal/thisnode", "internal/upgrading",
 	},
 	"phases/rollback": {
-		"phases/addon", "phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "kubeletconfig", "manifests", "preflight",
+		"phases/addon", "phases/backup", "phases/edits", "phases/node", "phases/step", "phases/trial", "certs", "kubeletconfig", "manifests", "preflight",
 		"internal/breakages", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
 		"internal/ownership", "internal/ui", "internal/upgrading",
 	},

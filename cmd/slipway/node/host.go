@@ -29,9 +29,9 @@ func newHostPrepare(g *cli.Globals) *cobra.Command {
 		Use:   "prepare",
 		Short: "Give this host everything a node needs",
 		Long: "Give this host everything a node needs before `slipway init` or `slipway join`: kernel settings, a container runtime, the kubelet,\n" +
-			"network plugins and images. Programs and images come from a bundle, and no network is used. Anything suitable that\n" +
-			"the host already has is used, and never replaced.\n\n" +
-			"On a node, a newer bundle replaces what an earlier one installed; containers keep running.",
+			"network plugins and images. Programs and images come from a bundle, never from the network. It uses\n" +
+			"suitable software that's already on the host, and never replaces it.\n\n" +
+			"On a node, a newer bundle replaces the programs of an earlier one; containers keep running.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, machine, prepare, err := o.load(cmd, g)
 			if err != nil {
@@ -162,7 +162,7 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 		Short: "Undo `host prepare` on this host",
 		Long: "Undo `host prepare` on this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
 			"parameters and swap are restored. Edited files stay. Kernel modules stay loaded until the next boot.\n\n" +
-			"A node has to be reset first, with `slipway reset`.",
+			"Reset a node with `slipway reset` first.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := o.loadReset(cmd, g)
 			if err != nil {

@@ -26,7 +26,8 @@ func NewUp(g *cli.Globals) *cobra.Command {
 		Use:   "up [HOST:PORT]",
 		Short: "Make this machine a node: prepare it, and create a cluster or join one",
 		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the cluster of that API server.\n" +
-			"It runs `host prepare`, then `init` or `join`, and accepts their flags; it waits until the node is Ready and a Pod runs.\n\n" +
+			"It runs `host prepare`, then `init` or `join`, and accepts their flags, except --restore. Then it waits until the node\n" +
+			"is Ready and a Pod runs.\n\n" +
 			"Without HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.Up(&machine.Prepare{}, host), "  ") +
 			"\nWith HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.UpJoin(&machine.Prepare{}, host), "  "),
 		Args: cli.Takes(0, 1),
@@ -106,8 +107,8 @@ func (o *upOptions) skipped(part string, node *config.Node) []string {
 
 type downOptions struct{ config.DownFlags }
 
-const undoesHost = undoesNode + " It also undoes the preparation: the kubelet's and containerd's\n" +
-	"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
+const undoesHost = undoesNode + " It also undoes the preparation. This deletes the programs\n" +
+	"and settings of the kubelet and containerd; containerd's images, containers and other data, if `host prepare`\n" +
 	"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and etcd's backups,\n" +
 	"from upgrades, rollbacks, restores and recoveries."
 
