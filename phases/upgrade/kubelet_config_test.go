@@ -21,6 +21,15 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
+// workerToUpgrade is a worker whose kubelet's settings an upgrade changes.
+func workerToUpgrade(t *testing.T) *phasetest.JoinStage {
+	t.Helper()
+	s := phasetest.NewJoinStage(t)
+	phasetest.Fatal(t, s.Discover(t))
+	s.Config = s.Config.With(func(n *config.Node) { n.Join, n.Upgrade = nil, &config.Upgrade{} })
+	return s
+}
+
 // TestUpgradeUploadsNoHostFacts: `upgrade apply` doesn't upload settings of its own host.
 func TestUpgradeUploadsNoHostFacts(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
@@ -36,11 +45,7 @@ func TestUpgradeUploadsNoHostFacts(t *testing.T) {
 
 // TestUpgradeFitsTheHost: an upgrade looks up the host's name servers again.
 func TestUpgradeFitsTheHost(t *testing.T) {
-	s := phasetest.NewJoinStage(t)
-	phasetest.Fatal(t, s.Discover(t))
-	n := *s.Config
-	n.Join, n.Upgrade = nil, &config.Upgrade{}
-	s.Config = &n
+	s := workerToUpgrade(t)
 	s.Put(t, "/var/lib/kubelet/instance-config.yaml", "containerRuntimeEndpoint: unix:///run/own.sock\n")
 	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nresolvConf: "+config.ResolvedConf+"\nmaxPods: 17\n")
 	s.Play(t, upgradeKubeletConfig())
@@ -55,11 +60,7 @@ func TestUpgradeFitsTheHost(t *testing.T) {
 // TestUpgradeKeepsTheRuntime: a flag of older versions goes, but the kubelet stays with the runtime that the flag has chosen.
 func TestUpgradeKeepsTheRuntime(t *testing.T) {
 	const flags = "/var/lib/kubelet/kubeadm-flags.env"
-	s := phasetest.NewJoinStage(t)
-	phasetest.Fatal(t, s.Discover(t))
-	n := *s.Config
-	n.Join, n.Upgrade = nil, &config.Upgrade{}
-	s.Config = &n
+	s := workerToUpgrade(t)
 	s.Put(t, "/var/lib/kubelet/instance-config.yaml", "containerRuntimeEndpoint: unix:///a\n")
 	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///a\n")
 	s.Put(t, flags, `KUBELET_KUBEADM_ARGS="--v=2 --container-runtime-endpoint=unix:///b"`+"\n")
@@ -74,11 +75,7 @@ func TestUpgradeKeepsTheRuntime(t *testing.T) {
 // TestUpgradeThatChangesNothing has a backup of its own if an earlier upgrade has one, which a rollback would use otherwise. A
 // second run makes no other.
 func TestUpgradeThatChangesNothing(t *testing.T) {
-	s := phasetest.NewJoinStage(t)
-	phasetest.Fatal(t, s.Discover(t))
-	n := *s.Config
-	n.Join, n.Upgrade = nil, &config.Upgrade{}
-	s.Config = &n
+	s := workerToUpgrade(t)
 	root := node.BackupRoot(s.Env)
 	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
 	s.Play(t, upgradeKubeletConfig())
@@ -93,7 +90,7 @@ func TestUpgradeThatChangesNothing(t *testing.T) {
 	for range 2 {
 		s.Play(t, upgradeKubeletConfig())
 		last, _, err := backup.LastUpgrade(s.Env)
-		if phasetest.Fatal(t, err); last == nil || last.To != n.Cluster.KubernetesVersion {
+		if phasetest.Fatal(t, err); last == nil || last.To != s.Config.Cluster.KubernetesVersion {
 			t.Errorf("the last upgrade is %+v", last)
 		}
 		if dirs, err := s.Host.ReadDir(root); err != nil || len(dirs) != 2 {
@@ -104,11 +101,7 @@ func TestUpgradeThatChangesNothing(t *testing.T) {
 
 // TestUnfinishedBackups: a backup removes files that a killed run was writing into earlier ones, and nothing else.
 func TestUnfinishedBackups(t *testing.T) {
-	s := phasetest.NewJoinStage(t)
-	phasetest.Fatal(t, s.Discover(t))
-	n := *s.Config
-	n.Join, n.Upgrade = nil, &config.Upgrade{}
-	s.Config = &n
+	s := workerToUpgrade(t)
 	s.Put(t, "/var/lib/kubelet/config.yaml", fixture.KubeletConfiguration)
 	const unfinished = ".config.yaml.slipway-QI3UMSHA"
 	var left, kept []string
