@@ -4,11 +4,11 @@
 package manifests
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,17 +86,16 @@ func withExtra(mounts []mount, extra []config.HostPathMount) []mount {
 			mounts = append(mounts, m)
 		}
 	}
-	slices.SortStableFunc(mounts, byName)
+	sort.SliceStable(mounts, func(i, j int) bool { return mounts[i].name < mounts[j].name })
 	return mounts
 }
 
-func byName(a, b mount) int { return cmp.Compare(a.name, b.name) }
-
 func volumes(mounts []mount) []corev1.Volume {
 	var out []corev1.Volume
-	for _, m := range slices.SortedStableFunc(slices.Values(mounts), byName) {
+	for _, m := range mounts {
 		out = append(out, m.volume())
 	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
 }
 
@@ -175,6 +174,6 @@ func ProxyEnv(environ []string) []corev1.EnvVar {
 			out = append(out, corev1.EnvVar{Name: name, Value: value})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
 }

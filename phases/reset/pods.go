@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/pkg/errors"
@@ -133,7 +134,7 @@ func (c *cleanup) removeListedPods(ctx context.Context) error {
 	}
 	// Pods with a network of their own go first.
 	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
-	slices.SortStableFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
+	sort.SliceStable(pods, func(i, j int) bool { return order(pods[i]) < order(pods[j]) })
 	fresh := len(c.announced)
 	for _, p := range pods {
 		c.announced[p.ID] = true

@@ -6,10 +6,10 @@
 package network
 
 import (
-	"cmp"
 	"net"
 	"net/netip"
 	"slices"
+	"sort"
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
@@ -130,7 +130,7 @@ func defaultRoutes(family int) ([]netlink.Route, error) {
 	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
 		return r.Type != unix.RTN_UNICAST || !isDefault(r)
 	})
-	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
+	sort.SliceStable(routes, func(i, j int) bool { return routes[i].Priority < routes[j].Priority })
 	return routes, nil
 }
 
