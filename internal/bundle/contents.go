@@ -168,7 +168,8 @@ func (i *image) check(x *Index) error {
 	return nil
 }
 
-// checkBlobs refuses digests that mean different things in different places.
+// checkBlobs refuses digests that mean different things in different places. Two names of the same compression, Docker's and
+// OCI's, mean the same: images that share a layer may come from different tools.
 func (c *contents) checkBlobs() error {
 	documents := map[v1.Hash]bool{c.manifest.Config.Digest: true}
 	for _, d := range c.layout.Manifests {
@@ -178,13 +179,13 @@ func (c *contents) checkBlobs() error {
 		documents[image.manifest.Config.Digest] = true
 	}
 	type meaning struct {
-		size    int64
-		content v1.Hash
-		kind    types.MediaType
+		size        int64
+		content     v1.Hash
+		compression types.MediaType
 	}
 	known := map[v1.Hash]meaning{}
 	check := func(p Part, d v1.Descriptor, content v1.Hash) error {
-		m := meaning{d.Size, content, d.MediaType}
+		m := meaning{d.Size, content, compressionOf(d.MediaType)}
 		before, ok := known[d.Digest]
 		if d.Digest.Algorithm != "sha256" || d.Size < 0 || documents[d.Digest] || ok && before != m {
 			return errors.Errorf("%s has a blob with a wrong digest or size", p)

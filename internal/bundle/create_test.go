@@ -256,6 +256,65 @@ func TestLayersAreCached(t *testing.T) {
 	run(1)
 }
 
+// retyped is a layer under another name of its type.
+type retyped struct {
+	v1.Layer
+	kind types.MediaType
+}
+
+func (l retyped) MediaType() (types.MediaType, error) { return l.kind, nil }
+
+// TestSharedLayer: images share a layer that one calls Docker's and the other OCI's. It's in the bundle once, and each manifest
+// keeps its own name.
+func TestSharedLayer(t *testing.T) {
+	layers, err := testImage(t, "amd64", 1, 2000).Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	names := []string{"docker", "oci"}
+	kinds := []types.MediaType{types.DockerLayer, types.OCILayer}
+	l := listOf(ListedPart{})
+	l.Parts = nil
+	for i, kind := range kinds {
+		image, err := mutate.AppendLayers(testImage(t, "amd64", 2), retyped{layers[0], kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		layoutOf(t, filepath.Join(dir, names[i]), func(p layout.Path) error { return p.AppendImage(image) })
+		l.Parts = append(l.Parts, listOf(ListedPart{Name: "registry.k8s.io/" + names[i] + ":1", Type: Image, File: names[i]}).Parts[0])
+	}
+	path := create(t, save(t, l, dir))
+	b := open(t, path, Keys{})
+	if err := b.Each(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	for i, image := range b.images {
+		if got := image.manifest.Layers[0].MediaType; got != kinds[i] {
+			t.Errorf("%s has a layer of the type %s, not %s", image.part, got, kinds[i])
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, e := range readEntries(t, data) {
+		if e.Name == blobEntry(digest) {
+			count++
+		}
+	}
+	if count != 1 {
+		t.Errorf("the layer is there %d times", count)
+	}
+	b.images[1].manifest.Layers[0].MediaType = types.OCIUncompressedLayer
+	refused(t, b.checkBlobs(), b.images[1].part.Name)
+}
+
 func layoutOf(t *testing.T, dir string, fill func(layout.Path) error) string {
 	t.Helper()
 	p, err := layout.Write(dir, empty.Index)

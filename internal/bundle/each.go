@@ -178,16 +178,29 @@ func (c *content) finish() error {
 	return err
 }
 
+// compressionOf is OCI's name for the layers that are compressed like a blob of this type.
+func compressionOf(kind types.MediaType) types.MediaType {
+	switch kind {
+	case partType:
+		return types.OCILayerZStd
+	case types.DockerLayer:
+		return types.OCILayer
+	case types.DockerUncompressedLayer:
+		return types.OCIUncompressedLayer
+	}
+	return kind
+}
+
 // decompress returns a blob's content; done releases its resources.
 func decompress(r io.Reader, kind types.MediaType) (content io.Reader, done func(), err error) {
-	switch kind {
-	case partType, types.OCILayerZStd:
+	switch compressionOf(kind) {
+	case types.OCILayerZStd:
 		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
 		}
 		return d, d.Close, nil
-	case types.OCILayer, types.DockerLayer:
+	case types.OCILayer:
 		d, err := gzip.NewReader(r)
 		return d, func() {}, err
 	}
