@@ -18,6 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 type Create struct {
@@ -38,10 +41,11 @@ func (c Create) Run(ctx context.Context) error {
 		return err
 	}
 	s := &stage{Create: c, dir: stagingOf(c.Output)}
-	if err := startStaging(c.Output); err != nil {
+	endStaging, err := startStaging(c.Output)
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(s.dir)
+	defer endStaging()
 	parts, err := s.parts(ctx)
 	if err != nil {
 		return err
@@ -53,7 +57,7 @@ func (c Create) Run(ctx context.Context) error {
 	if c.Sign != nil {
 		made.signature = c.Sign.sign(made)
 	}
-	return replace(c.Output, s.dir, func(w io.Writer) error {
+	return replace(ctx, c.Output, func(w io.Writer) error {
 		return made.write(w, func(blob *blob) (io.ReadCloser, error) { return os.Open(s.path(blob.Digest)) })
 	})
 }
@@ -72,14 +76,57 @@ func stagingOf(output string) string {
 	return filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".staging")
 }
 
-func startStaging(output string) error {
+// startStaging makes the staging directory, without an earlier run's leftovers. One run at a time has it: another is refused until
+// end removes it.
+func startStaging(output string) (end func(), err error) {
 	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
-		return errors.Errorf("cannot make the bundle: %s exists, and is not a file", output)
+		return nil, errors.Errorf("cannot make the bundle: %s exists, and is not a file", output)
 	}
-	if err := os.RemoveAll(stagingOf(output)); err != nil {
-		return errors.Wrap(err, "cannot remove leftovers of an earlier run")
+	dir := stagingOf(output)
+	held, err := freshDir(dir)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrExist) {
+		return nil, fault.New("another run is making "+output+": it uses the directory "+dir, "wait for its end, or name another file")
 	}
-	return errors.Wrap(os.Mkdir(stagingOf(output), 0o700), "cannot make a directory beside the bundle")
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot make a directory beside the bundle")
+	}
+	return func() {
+		os.RemoveAll(dir)
+		held.Close()
+	}, nil
+}
+
+// freshDir makes and locks a directory in place of one that no run holds.
+func freshDir(dir string) (*os.File, error) {
+	old, err := lockedDir(dir)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, err
+	}
+	if err == nil {
+		defer old.Close()
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return lockedDir(dir)
+}
+
+func lockedDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil && !isStillAt(f, dir) {
+		err = unix.EWOULDBLOCK
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // staged is a part whose blobs are in the staging directory.
@@ -163,15 +210,16 @@ func describe(raw []byte, kind types.MediaType) v1.Descriptor {
 
 func (s *stage) path(digest v1.Hash) string { return filepath.Join(s.dir, digest.Hex) }
 
-// replace writes a bundle in the directory, checks it as a reader would, and renames it into place.
-func replace(output, dir string, write func(io.Writer) error) error {
-	path := filepath.Join(dir, "bundle.tar")
+// replace writes a bundle in the staging directory, checks it as a reader would, and renames it into place, unless the run was
+// interrupted until then.
+func replace(ctx context.Context, output string, write func(io.Writer) error) error {
+	path := filepath.Join(stagingOf(output), "bundle.tar")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return errors.Wrap(err, "cannot make the bundle")
 	}
 	defer f.Close()
-	buffer := bufio.NewWriterSize(f, 1<<20)
+	buffer := bufio.NewWriterSize(&interruptibleWriter{ctx, f}, 1<<20)
 	if err := write(buffer); err != nil {
 		return err
 	}
@@ -185,6 +233,9 @@ func replace(output, dir string, write func(io.Writer) error) error {
 		return err
 	}
 	if err := made.Close(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := os.Rename(path, output); err != nil {

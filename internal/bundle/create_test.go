@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -417,5 +418,39 @@ func TestKilledCreate(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("there are %v", entries)
+	}
+}
+
+// TestCreateTwice: a second run for the same file is refused, and the first one doesn't notice.
+func TestCreateTwice(t *testing.T) {
+	l := testList(t)
+	output := filepath.Join(t.TempDir(), "b.tar")
+	second := sync.OnceValue(func() error { return Create{List: l, Output: output, Say: t.Logf}.Run(t.Context()) })
+	first := Create{List: l, Output: output, Say: func(string, ...any) { second() }}
+	if err := first.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	refused(t, second(), "another run", output)
+	if err := open(t, output, Keys{}).Each(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInterruptedAtTheEnd: a run that's interrupted once all parts are ready leaves nothing, as one interrupted before.
+func TestInterruptedAtTheEnd(t *testing.T) {
+	l := testList(t)
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var ready atomic.Int32
+	say := func(string, ...any) {
+		if int(ready.Add(1)) == len(l.Parts) {
+			cancel()
+		}
+	}
+	if err := (Create{List: l, Output: filepath.Join(dir, "b.tar"), Say: say}).Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v is left", left)
 	}
 }

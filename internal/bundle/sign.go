@@ -70,12 +70,13 @@ func Sign(ctx context.Context, path string, key *SecretKey, signature []byte, tr
 		return fault.WithRemedy(errors.WithMessage(err, "the signature is not of this bundle, or by another key"),
 			"sign this bundle's index: `tar -xOf "+path+" index.json`")
 	}
-	if err := startStaging(path); err != nil {
+	endStaging, err := startStaging(path)
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(stagingOf(path))
+	defer endStaging()
 	b.signature = signature
-	return replace(path, stagingOf(path), func(w io.Writer) error {
+	return replace(ctx, path, func(w io.Writer) error {
 		return b.write(w, func(blob *blob) (io.ReadCloser, error) { return b.raw(ctx, blob), nil })
 	})
 }

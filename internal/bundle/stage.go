@@ -146,3 +146,16 @@ func (r *interruptible) Read(p []byte) (int, error) {
 	}
 	return r.Reader.Read(p)
 }
+
+// interruptibleWriter is a writer that ends with its context.
+type interruptibleWriter struct {
+	ctx context.Context
+	io.Writer
+}
+
+func (w *interruptibleWriter) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(p)
+}
