@@ -21,8 +21,7 @@ import (
 
 // check runs the checks of this node, and pulls a control plane's images.
 func check(ctx context.Context, env *step.Env, more []preflight.Check) error {
-	checks := preflight.Upgrade(env.Config, append(more, preflight.KernelDefaults(env.Settings())))
-	err := node.Check(ctx, env, checks...)
+	err := node.Check(ctx, env, preflight.Upgrade(env.Config, more)...)
 	if err != nil || !env.Config.ControlPlane {
 		return err
 	}

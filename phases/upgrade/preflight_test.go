@@ -17,6 +17,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -197,4 +199,25 @@ func TestPinnedEtcd(t *testing.T) {
 	}
 	s.Config.Upgrade.Etcd = true
 	fact.Error(t, runUpgradeControlPlane(t.Context(), s.Env), "EtcdImageTag", "3.5.21-0")
+}
+
+// TestKernelOfKubelet: a node whose kubelet wouldn't start with its next settings is found before an upgrade writes them.
+func TestKernelOfKubelet(t *testing.T) {
+	for name, s := range map[string]*phasetest.Stage{"control plane": phasetest.PlaneToUpgrade(t), "worker": workerToUpgrade(t).Stage} {
+		s.Put(t, host.ProcSys+"kernel/panic", "0\n")
+		for _, protects := range []bool{false, true} {
+			s.Config.Kubelet.ProtectKernelDefaults = protects
+			lists := map[string][]preflight.Check{"apply": preflight.Upgrade(s.Config, nil)}
+			if s.Config.ControlPlane {
+				lists["plan"] = PlanQuestions(t.Context(), s.Env, s.Env, &upgrading.State{}, &inventory.Inventory{})
+			}
+			for command, checks := range lists {
+				found := preflight.Run(t.Context(), checks, s.Host, nil)[fault.Error]
+				i := slices.IndexFunc(found, func(f fault.Finding) bool { return f.Name == "KernelDefaults" })
+				if protects != (i >= 0) || protects && !strings.Contains(found[i].Message, "kernel.panic=10") {
+					t.Errorf("%s on a %s, protected: %t: found %v", command, name, protects, found)
+				}
+			}
+		}
+	}
 }
