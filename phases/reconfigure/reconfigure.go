@@ -13,7 +13,6 @@
 //   - etcd_quota.go, kubelet_overrides.go, kubelet_certificates.go: findings about single settings
 //   - addons.go, coredns.go: CoreDNS and kube-proxy on trial, and CoreDNS's way back
 //   - endpoint.go, endpoint_checks.go, names.go, cluster_info.go: another controlPlaneEndpoint
-//   - profile_files.go: files of a hardening profile
 //   - store.go: the ConfigMaps, compared with the texts read before
 //   - confirm.go: --try and --confirm
 //   - roll_back.go: puts back a change of this run or an earlier one, or finishes storing it

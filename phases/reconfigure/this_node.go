@@ -154,7 +154,8 @@ func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 		if r.components, err = node.Outdated(ctx, env); err != nil {
 			return err
 		}
-		if r.profiles, err = r.missingProfileFiles(env); err != nil {
+		restarts := node.HasComponent(r.components, manifests.APIServerName)
+		if r.profiles, err = node.MissingProfileFiles(env, restarts); err != nil {
 			return err
 		}
 		if r.serverAlone {
@@ -230,7 +231,7 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 		if err := node.RefuseOtherVersions(env); err != nil {
 			return err
 		}
-		if err := r.writeProfileFiles(env); err != nil {
+		if err := node.EnsureProfileFiles(env, r.profiles); err != nil {
 			return err
 		}
 	}

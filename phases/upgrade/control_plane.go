@@ -105,12 +105,20 @@ func prepareUpgrade(ctx context.Context, env *step.Env, components []node.Replac
 }
 
 // replaceComponents upgrades etcd and the API server together, so the API is away only once: each needs the other to stop
-// quickly, and the API server can't work without etcd. The components that depend on the API follow.
+// quickly, and the API server can't work without etcd. The components that depend on the API follow. A profile's files are there
+// before the API server needs them.
 func replaceComponents(ctx context.Context, env *step.Env, turn node.Lease, components []node.Replacement) error {
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
-	err := node.InGroups(components, func(group []node.Replacement) error { return swap(ctx, env, turn, group) })
+	missing, err := node.MissingProfileFiles(env, node.HasComponent(components, manifests.APIServerName))
+	if err == nil {
+		err = node.EnsureProfileFiles(env, missing)
+	}
+	if err != nil {
+		return err
+	}
+	err = node.InGroups(components, func(group []node.Replacement) error { return swap(ctx, env, turn, group) })
 	if err != nil {
 		return err
 	}
