@@ -179,7 +179,7 @@ var mayImport = map[string][]string{
 		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/kubeconfig", "internal/plan", "internal/snapshots", "internal/thisnode", "internal/ui", "manifests",
 	},
 	// Groups of commands don't import each other.
-	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault", "internal/ui"},
+	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/config", "internal/fault", "internal/ui"},
 	"cmd/slipway/certs": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/renew", "internal/config", "internal/host/linux", "internal/pki",
 		"internal/thisnode", "internal/ui",

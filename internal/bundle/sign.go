@@ -98,11 +98,12 @@ type trustedKey struct {
 // Required reports whether bundles must be signed.
 func (k Keys) Required() bool { return len(k.trusted) > 0 }
 
-// configuredKeys reads all *.pub files in dir, which needn't exist. A file that can't be read, or isn't a key, is an error.
+// configuredKeys reads all *.pub files in dir, which needn't exist. A file that can't be read, or isn't a key, is an error, and so
+// is a link that leads nowhere: without its keys, every bundle would do.
 func configuredKeys(dir string) (Keys, error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
-		return Keys{}, nil
+		return Keys{}, danglingLink(dir)
 	}
 	if err != nil {
 		return Keys{}, errors.Wrap(err, "cannot look for the public keys of bundles")
@@ -120,6 +121,29 @@ func configuredKeys(dir string) (Keys, error) {
 	return keysFromFiles(paths...)
 }
 
+// danglingLink is an error if a path is missing because it, or a directory it's in, is a link to nothing.
+func danglingLink(path string) error {
+	for {
+		if _, err := os.Lstat(path); err == nil {
+			break
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return nil
+		}
+		path = parent
+	}
+	to, err := os.Readlink(path)
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		return err
+	}
+	return fault.New(fmt.Sprintf("cannot read the public keys of bundles: %s is a link to %s, which is missing", path, to),
+		"restore "+to+", or remove the link if you no longer want bundles to be signed by its keys")
+}
+
 // TrustedKeys are the keys in files or, without files, the keys this host trusts.
 func TrustedKeys(files []string) (Keys, error) {
 	if len(files) > 0 {
@@ -133,6 +157,9 @@ func keysFromFiles(paths ...string) (Keys, error) {
 	for _, path := range paths {
 		key, err := minisign.PublicKeyFromFile(path)
 		if err != nil {
+			if dangling := danglingLink(path); dangling != nil {
+				return Keys{}, dangling
+			}
 			return Keys{}, fault.WithRemedy(errors.Wrapf(err, "%s is not a public key for bundles", path),
 				"it must be a file that `minisign -G` has made, and be readable")
 		}

@@ -137,7 +137,20 @@ func TestKeysFailClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := configuredKeys(dir)
-	refused(t, err, "gone.pub")
+	refused(t, err, "gone.pub", "/nowhere")
+	for link, keys := range map[string]string{"keys.d": "keys.d", "slipway": "slipway/keys.d"} {
+		if err := os.Symlink("nowhere/"+link, filepath.Join(none, link)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := configuredKeys(filepath.Join(none, keys))
+		refused(t, err, filepath.Join(none, link)+" ", "nowhere/"+link)
+	}
+	if err := os.Symlink(dir, filepath.Join(none, "whole")); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := configuredKeys(filepath.Join(none, "whole", "not-there")); err != nil || k.Required() {
+		t.Errorf("a missing directory below a link: %v", err)
+	}
 	writeFile(t, none, "file", nil)
 	_, err = configuredKeys(filepath.Join(none, "file", "dir"))
 	refused(t, err, "public keys")

@@ -359,6 +359,10 @@ func TestLoadHostRefuses(t *testing.T) {
 		_, err := LoadHost(HostFlags{Given: []string{"swap"}, Swap: swap})
 		fact.Error(t, err, "--swap", "off", "keep", strconv.Quote(swap))
 	}
+	for _, flag := range []string{"digest", "public-key"} {
+		_, err := LoadHost(HostFlags{Given: []string{flag}, Bundle: "b.tar", PublicKeys: []string{}})
+		fact.Error(t, err, "--"+flag, "empty")
+	}
 }
 
 func TestHostFlags(t *testing.T) {

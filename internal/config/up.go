@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Commands made of others, as the flag table names them.
@@ -104,8 +106,19 @@ func copyFlags(whole, part any, given Given, commands ...string) Given {
 	})
 }
 
+// NewEmptyFlag refuses an empty value for a flag about whose bundles to trust. Ignoring it would let any bundle in.
+func NewEmptyFlag(name string) error {
+	return fault.New("--"+name+" is given, but empty", "give it a value, or leave it out; perhaps a variable of the shell is unset")
+}
+
 // LoadHost returns the desired state of a host to prepare or reset, which may not be a node yet, from the command line.
 func LoadHost(flags HostFlags) (*Machine, error) {
+	if flags.Given.Has("digest") && flags.Digest == "" {
+		return nil, NewEmptyFlag("digest")
+	}
+	if flags.Given.Has("public-key") && len(flags.PublicKeys) == 0 {
+		return nil, NewEmptyFlag("public-key")
+	}
 	if flags.Given.Has("digest") && flags.Bundle == "" {
 		return nil, errors.New("--digest is the digest of --bundle: give both")
 	}

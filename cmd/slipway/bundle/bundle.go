@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -24,19 +25,30 @@ func New(g *cli.Globals) *cobra.Command {
 		newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))
 }
 
-type options struct{ publicKeys []string }
+type options struct {
+	publicKeys []string
+	given      func(flag string) bool
+}
 
 func (o *options) bind(fs *pflag.FlagSet) {
+	o.given = fs.Changed
 	fs.StringSliceVar(&o.publicKeys, "public-key", nil, "`file` with a minisign public key; one of these keys must have signed the bundle, instead of one in "+bundle.KeysDir)
 }
 
 // open opens a bundle, and checks its signature if there are trusted keys.
 func (o *options) open(path string) (*bundle.Bundle, error) {
-	keys, err := bundle.TrustedKeys(o.publicKeys)
+	keys, err := o.trusted()
 	if err != nil {
 		return nil, err
 	}
 	return bundle.Open(path, keys)
+}
+
+func (o *options) trusted() (bundle.Keys, error) {
+	if len(o.publicKeys) == 0 && o.given("public-key") {
+		return bundle.Keys{}, config.NewEmptyFlag("public-key")
+	}
+	return bundle.TrustedKeys(o.publicKeys)
 }
 
 // completeBundle proposes files for a command's first argument.

@@ -15,12 +15,17 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-type signOptions struct{ signKey, passwordFile string }
+type signOptions struct {
+	signKey, passwordFile string
+	given                 func(flag string) bool
+}
 
 func (o *signOptions) bind(fs *pflag.FlagSet) {
+	o.given = fs.Changed
 	fs.StringVar(&o.signKey, "sign-key", "", "`file` with the minisign secret key that signs the bundle")
 	fs.StringVar(&o.passwordFile, "password-file", "", "`file` with the secret key's password, or - for standard input; by default it is asked for on the terminal")
 }
@@ -28,6 +33,9 @@ func (o *signOptions) bind(fs *pflag.FlagSet) {
 // secretKey is nil if no key was named.
 func (o *signOptions) secretKey(ctx context.Context, g *cli.Globals) (*bundle.SecretKey, error) {
 	if o.signKey == "" {
+		if o.given("sign-key") {
+			return nil, config.NewEmptyFlag("sign-key")
+		}
 		return nil, nil
 	}
 	return bundle.SecretKeyFromFile(o.signKey, func() (string, error) {
@@ -112,5 +120,5 @@ func (o *signatureOptions) trusted() (bundle.Keys, error) {
 	if o.signature == "" {
 		return bundle.Keys{}, nil
 	}
-	return bundle.TrustedKeys(o.keys.publicKeys)
+	return o.keys.trusted()
 }

@@ -51,15 +51,15 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	if err := o.Split(joins, in.File); err != nil {
 		return err
 	}
+	machine, err := config.LoadHost(o.Host)
+	if err != nil {
+		return err
+	}
 	prepare, err := newPreparation(o.Host)
 	if err != nil {
 		return err
 	}
 	defer closeBundle(prepare)
-	machine, err := config.LoadHost(o.Host)
-	if err != nil {
-		return err
-	}
 	if socket, err := prepare.Socket(cmd.Context(), env.NewMachineParts(g, machine, in.Host).Env); err == nil { // or a phase says why
 		in.Options.Facts.Sockets = []string{socket}
 	}
