@@ -177,6 +177,9 @@ func (m Mirror) Path() string { return CertsDir + "/" + m.Registry + "/hosts.tom
 //
 // If the URL has a path, the mirror keeps its images below it. containerd expects the API's v2 in that path, though image names
 // don't have it, so Hosts adds it unless the path already says where the API is.
+//
+// Hosts names no `server`: containerd then falls back to the registry, and knows its API better. docker.io's is at
+// registry-1.docker.io, and one on localhost may lack TLS.
 func (m Mirror) Hosts() []byte {
 	target, override := m.URL, ""
 	if u, err := url.Parse(m.URL); err == nil && strings.Trim(u.Path, "/") != "" {
@@ -187,7 +190,7 @@ func (m Mirror) Hosts() []byte {
 			target = u.String()
 		}
 	}
-	return fmt.Appendf(nil, "server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n%s", "https://"+m.Registry, target, override)
+	return fmt.Appendf(nil, "[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n%s", target, override)
 }
 
 // CrictlPath is where crictl looks for its configuration.

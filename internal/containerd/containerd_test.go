@@ -139,6 +139,16 @@ func TestMirrorBelowAPath(t *testing.T) {
 	}
 }
 
+// TestMirrorKeepsTheRegistry: containerd finds the registry behind a mirror by itself, if the file names no server. https://docker.io
+// has no API.
+func TestMirrorKeepsTheRegistry(t *testing.T) {
+	for _, registry := range []string{"docker.io", "localhost:5000", "registry.k8s.io"} {
+		if hosts := string(mirror(t, registry+"=https://m.example").Hosts()); strings.Contains(hosts, "server") {
+			t.Errorf("%s: another registry in\n%s", registry, hosts)
+		}
+	}
+}
+
 // TestParseMirrorRefuses: anything but a registry never becomes a path, and no error shows a password.
 func TestParseMirrorRefuses(t *testing.T) {
 	const form, target = "REGISTRY=URL", "r.example; https URL" // facts, each after "; "
