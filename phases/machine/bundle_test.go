@@ -164,6 +164,38 @@ func TestPrepareNodeWithSwap(t *testing.T) {
 	}
 }
 
+// TestUpWithSwap: a new host keeps its swap if the configuration of its node, or the administrator's file, lets the kubelet run
+// with it. An earlier node's file doesn't count.
+func TestUpWithSwap(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*config.Machine)
+		flags  string
+		kept   bool
+	}{
+		"unknown":                  {},
+		"failSwapOn: false":        {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, kept: true},
+		"failSwapOn: true":         {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(true) }},
+		"a flag":                   {change: func(m *config.Machine) { m.KubeletExtraArgs = []config.Arg{{Name: "fail-swap-on", Value: "false"}} }, kept: true},
+		"the administrator's flag": {flags: "--fail-swap-on=false", kept: true},
+		"which takes precedence":   {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, flags: "--fail-swap-on"},
+	} {
+		h, root := newBareHost(t)
+		fixture.Put(t, root, "/var/lib/kubelet/config.yaml", "failSwapOn: false\n")
+		fixture.Put(t, root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS="+row.flags+"\n")
+		var said bytes.Buffer
+		env := h.env(&said)
+		if row.change != nil {
+			env.Machine = env.Machine.With(row.change)
+		}
+		if err := (&Prepare{}).runSwap(t.Context(), env); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if kept := len(h.Has.Swap) > 0 && len(h.Orders()) == 0; kept != row.kept {
+			t.Errorf("%s: swap is %q after %q", name, h.Has.Swap, h.Orders())
+		}
+	}
+}
+
 // TestPrepareWithoutImages: if the images are left out, the sandbox image has to come from somewhere.
 func TestPrepareWithoutImages(t *testing.T) {
 	warning := phasetest.Line{"[WARNING]", config.SandboxImage()}

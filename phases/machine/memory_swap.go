@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // swapTarget turns on all swap that systemd knows at boot: from /etc/fstab, partitions found by their type, and areas of
@@ -28,6 +29,10 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
+	tolerated, err := toleratesSwap(env)
+	if err == nil && tolerated {
+		return nil
+	}
 	if p.KeepSwap {
 		if len(areas) > 0 {
 			env.UI.Warn("swap stays on ("+strings.Join(areas, ", ")+"), and the kubelet does not start with it by default",
@@ -35,7 +40,7 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 		}
 		return nil
 	}
-	if tolerated, err := toleratesSwap(env); err != nil || tolerated {
+	if err != nil {
 		return err
 	}
 	if len(areas) > 0 {
@@ -55,10 +60,15 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// toleratesSwap reports whether this host is a node whose kubelet is configured to run with swap. Its Pods may need it.
+// toleratesSwap reports whether the kubelet is configured to run with swap, which its Pods may need. On a node, that's its kubelet;
+// elsewhere, the kubelet that this configuration and the administrator's files are for.
 func toleratesSwap(env *step.Env) (bool, error) {
-	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil {
-		return false, host.IgnoreMissing(err)
+	_, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig())
+	switch {
+	case host.IgnoreMissing(err) != nil:
+		return false, err
+	case err != nil:
+		return preflight.ToleratesSwap(env.Machine, env.Host), nil
 	}
 	settings, err := thisnode.KubeletSettings(env.Host, env.Machine)
 	return err == nil && settings.FailSwapOn != nil && !*settings.FailSwapOn, err
