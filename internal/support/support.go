@@ -64,7 +64,8 @@ type collection struct {
 	err   error
 }
 
-// Collect returns the bundle, a tar.gz. It holds the error instead of a file it can't read.
+// Collect returns the bundle, a tar.gz. It holds the error instead of a file it can't read. If it's interrupted, it returns only an
+// error: a bundle of such errors would pass for a complete one.
 func Collect(ctx context.Context, h diagnose.View, n Node) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -82,7 +83,10 @@ func Collect(ctx context.Context, h diagnose.View, n Node) ([]byte, error) {
 	if c.err == nil {
 		c.err = zip.Close()
 	}
-	return out.Bytes(), errors.Wrap(c.err, "support bundle")
+	if c.err != nil {
+		return nil, errors.Wrap(c.err, "cannot make the support bundle")
+	}
+	return out.Bytes(), nil
 }
 
 const readme = `"slipway support-bundle" collected these diagnostics on a node. Secrets were replaced
@@ -128,6 +132,9 @@ func (c *collection) readme() {
 
 // add adds a file to the archive, without its secrets. Nothing else adds files.
 func (c *collection) add(name string, data []byte, f form) {
+	if c.err == nil && c.ctx.Err() != nil {
+		c.err = errors.WithMessage(context.Cause(c.ctx), "interrupted before everything was collected")
+	}
 	if c.err != nil {
 		return
 	}

@@ -259,6 +259,20 @@ func TestUnitsAreInTheBundleOnce(t *testing.T) {
 	}
 }
 
+// TestInterruptedBundle: an interrupted run makes no bundle, which would pass for a complete one.
+func TestInterruptedBundle(t *testing.T) {
+	s := newStage(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	s.On.Unit = func(context.Context, string) (host.UnitState, error) {
+		interrupt()
+		return host.UnitState{}, context.Canceled
+	}
+	data, err := Collect(ctx, s, Node{Target: diagnose.Target{Manifests: "/etc/kubernetes/manifests"}, Version: "v1"})
+	if data != nil || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("%d bytes, error %v", len(data), err)
+	}
+}
+
 func TestBundleHoldsWhatMatters(t *testing.T) {
 	s, _ := strew(t)
 	files := collect(t, s)
