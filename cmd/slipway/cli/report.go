@@ -92,7 +92,7 @@ func endpointOf(n *config.Node) string {
 	return ""
 }
 
-// writeTimeline writes the file atomically, and draws the bars.
+// writeTimeline writes the file atomically, and then draws the bars, which standard error may no longer take.
 func (r *Report) writeTimeline(g *Globals) error {
 	path, err := filepath.Abs(r.TimelineFile)
 	if err != nil {
@@ -102,9 +102,8 @@ func (r *Report) writeTimeline(g *Globals) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Timeline.Bars(g.Streams.Err); err != nil {
+	if _, err := linux.New().WriteFile(path, data, 0o644); err != nil {
 		return err
 	}
-	_, err = linux.New().WriteFile(path, data, 0o644)
-	return err
+	return r.Timeline.Bars(g.Streams.Err)
 }
