@@ -13,9 +13,13 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/machine"
 	"github.com/slipway-k8s/slipway/phases/reset"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 func newCompletion(g *cli.Globals) *cobra.Command {
@@ -94,12 +98,40 @@ func choice(values func(*cobra.Command) []string) cobra.CompletionFunc {
 	}
 }
 
+// commandOf is the command that a command, or one for a single phase of it, belongs to: "host reset" for
+// `slipway host reset phase preflight`.
+func commandOf(cmd *cobra.Command) string {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	path, _, _ = strings.Cut(path, " phase ")
+	return path
+}
+
 func phasesOf(cmd *cobra.Command) []string {
-	workflow := map[string]func() []step.Phase{"init": bootstrap.Init, "join": bootstrap.Join, "reset": reset.Node}[cmd.Name()]
-	if workflow == nil {
-		return nil
+	prepare, host := &machine.Prepare{}, &config.Machine{}
+	var workflow []step.Phase
+	switch commandOf(cmd) {
+	case "init":
+		workflow = bootstrap.Init()
+	case "join":
+		workflow = bootstrap.Join()
+	case "reset":
+		workflow = reset.Node()
+	case "upgrade apply":
+		workflow = upgrade.Apply()
+	case "upgrade node":
+		workflow = upgrade.Node()
+	case "host prepare":
+		workflow = prepare.Phases()
+	case "host reset":
+		workflow = machine.Reset()
+	case "up":
+		workflow = slices.Concat(phases.Up(prepare, host), phases.UpJoin(prepare, host))
+	case "down":
+		workflow = phases.DownHost(host)
 	}
-	return phaseNames("", workflow())
+	names := phaseNames("", workflow)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func phaseNames(parent string, list []step.Phase) (names []string) {
@@ -109,12 +141,25 @@ func phaseNames(parent string, list []step.Phase) (names []string) {
 	return names
 }
 
-// checkNames are a default control plane's checks, for --ignore-preflight-errors.
-func checkNames(*cobra.Command) []string {
-	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
-	node, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, self, config.Options{Placeholders: true})
-	if err != nil {
-		return nil
+// checkNames are a command's checks, for --ignore-preflight-errors: those of a default control plane, unless it's about the host.
+func checkNames(cmd *cobra.Command) []string {
+	var checks []preflight.Check
+	switch commandOf(cmd) {
+	case "host prepare":
+		checks = preflight.Prepare(config.DefaultMachine(), preflight.Preparation{})
+	case "host reset":
+		checks = preflight.HostReset(nil)
+	default:
+		self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
+		node, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, self, config.Options{Placeholders: true})
+		if err != nil {
+			return nil
+		}
+		return append(bootstrap.CheckNames(node), "all")
 	}
-	return append(bootstrap.CheckNames(node), "all")
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.Name)
+	}
+	return append(names, "all")
 }
