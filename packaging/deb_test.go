@@ -5,6 +5,7 @@ package main
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func (p *packages) testDeb(t *testing.T) {
 	t.Run("Relations", p.testDebRelations)
 	t.Run("Upgrade", p.testDebUpgrade)
 	t.Run("Remove", p.testDebRemove)
+	t.Run("RemoveFails", p.testDebRemoveFails)
 	t.Run("RemoveQuietly", p.testDebRemoveQuietly)
 }
 
@@ -156,7 +158,7 @@ func (p *packages) testDebRemove(t *testing.T) {
 	if !strings.Contains(said, stillNode) || r.has(ourDropIn) {
 		t.Errorf("drop-in still there: %t; said:\n%s", r.has(ourDropIn), said)
 	}
-	r.wantAsked("--no-reload disable "+bothTimers, "stop "+bothTimers, "--system daemon-reload")
+	r.wantAsked("stop "+bothTimers, "--system daemon-reload")
 	wantUntouched(t, before, r.untouched())
 	r.run("dpkg", "--purge", "slipway")
 	after := everything()
@@ -168,6 +170,26 @@ func (p *packages) testDebRemove(t *testing.T) {
 	r.run("dpkg", "--install", kubeadm)
 	if r.read("/lib/"+dropIn) != theirDropIn {
 		t.Error("kubeadm's drop-in is not there")
+	}
+}
+
+// testDebRemoveFails: Slipway stays, with its timers, if the package that would replace it can't be installed.
+func (p *packages) testDebRemoveFails(t *testing.T) {
+	broken := standIn{name: "other", version: "1", replaces: []string{"slipway"}, preinst: "#!/bin/sh\necho refused >&2\nexit 1\n"}
+	their := broken.pack(t, "deb")
+	r, ours, _ := p.debHost(t)
+	r.run("dpkg", "--install", ours)
+	r.run("systemctl", "enable", renewalTimer, snapshotTimer)
+	r.asked()
+	r.refuses("refused", "dpkg", "--install", r.bring(their)[0])
+	r.wantInPlace(p)
+	for _, timer := range []string{renewalTimer, snapshotTimer} {
+		if !r.has(enabledTimers + timer) {
+			t.Errorf("%s is off", timer)
+		}
+	}
+	if asked := r.asked(); slices.Contains(asked, "stop "+bothTimers) {
+		t.Errorf("systemctl: %q", asked)
 	}
 }
 

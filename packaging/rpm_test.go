@@ -153,6 +153,6 @@ func (p *packages) testRpmErase(t *testing.T) {
 	if !strings.Contains(said, stillNode) || h.has(ourDropIn) || h.has(linked) {
 		t.Errorf("drop-in still there: %t, timer: %t; said:\n%s", h.has(ourDropIn), h.has(linked), said)
 	}
-	h.wantAsked("--no-reload disable "+bothTimers, "stop "+bothTimers, "--system daemon-reload")
+	h.wantAsked("stop "+bothTimers, "--system daemon-reload")
 	wantUntouched(t, before, h.untouched())
 }

@@ -23,6 +23,8 @@ type standIn struct {
 	conffiles []string
 	depends   []string
 	provides  []string
+	replaces  []string // packages that are removed in its favor
+	preinst   string   // a script that runs before the package is unpacked
 }
 
 const (
@@ -54,7 +56,11 @@ func (s standIn) pack(t *testing.T, format string) string {
 	dir := t.TempDir()
 	info := &nfpm.Info{Name: s.name, Arch: runtime.GOARCH, Version: s.version, VersionSchema: "none", Release: "1.1",
 		Maintainer: "Nobody <nobody@example.org>", Description: "stand-in for " + s.name}
-	info.Depends, info.Provides = s.depends, s.provides
+	info.Depends, info.Provides, info.Conflicts, info.Replaces = s.depends, s.provides, s.replaces, s.replaces
+	if s.preinst != "" {
+		info.Scripts.PreInstall = filepath.Join(dir, "preinst")
+		must(t, os.WriteFile(info.Scripts.PreInstall, []byte(s.preinst), 0o755))
+	}
 	for path, text := range s.files {
 		source := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
 		must(t, os.WriteFile(source, []byte(text), 0o644))

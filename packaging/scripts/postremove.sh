@@ -1,6 +1,16 @@
 #!/bin/sh
 # $1 is "remove" in Debian, and 0 for the last rpm; otherwise this is an upgrade or a purge.
 set -e
+case "$1" in
+remove | 0)
+	# Only now, as a removal that fails earlier leaves the timers on. systemctl cannot disable them without their files, but still
+	# stops them until it reloads. Nothing else is stopped.
+	rm -f /etc/systemd/system/timers.target.wants/slipway-certs-renew.timer /etc/systemd/system/timers.target.wants/slipway-etcd-snapshot.timer
+	if [ -d /run/systemd/system ]; then
+		systemctl stop slipway-certs-renew.timer slipway-etcd-snapshot.timer >/dev/null 2>&1 || true
+	fi
+	;;
+esac
 if [ -d /run/systemd/system ]; then
 	systemctl --system daemon-reload >/dev/null || true
 fi
