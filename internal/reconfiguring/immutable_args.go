@@ -42,6 +42,8 @@ func fixedArgs() []fixedArg {
 			"`slipway encryption enable` takes the steps"},
 		{serverArgs, reloadArg, "", "an API server would not load the next key, and `slipway encryption rotate` waits for that",
 			"leave it as it is: `slipway encryption enable` sets it"},
+		{serverArgs, "advertise-address", "", "all API servers would announce the same address",
+			"`slipway reconfigure node --advertise-address` moves a control plane"},
 		{serverArgs, "etcd-prefix", "", noObjectsReason, keepStore},
 		{serverArgs, "etcd-servers", "", noObjectsReason, keepStore},
 		{serverArgs, "etcd-servers-overrides", "", noObjectsReason, keepStore},
