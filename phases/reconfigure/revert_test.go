@@ -4,14 +4,17 @@
 package reconfigure
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/pki"
@@ -57,6 +60,27 @@ func TestRevert(t *testing.T) {
 			t.Errorf("the second time, did %q:\n%s", s.Done, diff)
 		}
 	}
+}
+
+// silentAPI doesn't answer.
+type silentAPI struct {
+	cluster.Cluster
+	err error
+}
+
+func (a silentAPI) Get(context.Context, cluster.Object) (bool, error) { return false, a.err }
+func (a silentAPI) Ready(context.Context) error                       { return a.err }
+
+// TestRevertWithoutAPI: without the API, which the change may have broken, the error says where the former files are.
+func TestRevertWithoutAPI(t *testing.T) {
+	s := live(t)
+	phasetest.Fatal(t, run(t, s))
+	last, err := trial.LastCompleted(s.Env)
+	phasetest.Fatal(t, err)
+	s.Cluster = silentAPI{s.API, errors.New("no answer")}
+	err = takeBack(t, s)
+	fact.Error(t, err, "no answer")
+	fact.In(t, fault.Remedy(err), "`slipway diagnose`", last.Dir())
 }
 
 // TestRevertKeepsEdits: nothing is taken back if files or ConfigMaps have changed since, except for a renewed certificate, which stays.
