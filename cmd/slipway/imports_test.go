@@ -214,8 +214,8 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway": {
 		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",
-		"cmd/slipway/encryption", "cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/reconfigure", "cmd/slipway/token", "cmd/slipway/upgrade", "phases", "phases/bootstrap", "phases/machine", "phases/reset",
-		"phases/step", "phases/upgrade", "preflight", "internal/config", "internal/fault", "internal/ui",
+		"cmd/slipway/encryption", "cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/reconfigure", "cmd/slipway/token", "cmd/slipway/upgrade",
+		"phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step", "phases/upgrade", "preflight", "internal/config", "internal/fault", "internal/ui",
 	},
 }
 

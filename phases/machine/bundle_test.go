@@ -167,6 +167,7 @@ func TestPrepareNodeWithSwap(t *testing.T) {
 // TestUpWithSwap: a new host keeps its swap if the configuration of its node, or the administrator's file, lets the kubelet run
 // with it. An earlier node's file doesn't count.
 func TestUpWithSwap(t *testing.T) {
+	flag := []config.Arg{{Name: "fail-swap-on", Value: "false"}}
 	for name, row := range map[string]struct {
 		change func(*config.Machine)
 		flags  string
@@ -175,7 +176,7 @@ func TestUpWithSwap(t *testing.T) {
 		"unknown":                  {},
 		"failSwapOn: false":        {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, kept: true},
 		"failSwapOn: true":         {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(true) }},
-		"a flag":                   {change: func(m *config.Machine) { m.KubeletExtraArgs = []config.Arg{{Name: "fail-swap-on", Value: "false"}} }, kept: true},
+		"a flag":                   {change: func(m *config.Machine) { m.KubeletExtraArgs = flag }, kept: true},
 		"the administrator's flag": {flags: "--fail-swap-on=false", kept: true},
 		"which takes precedence":   {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, flags: "--fail-swap-on"},
 	} {

@@ -61,7 +61,7 @@ func (p *Prepare) Phases() []step.Phase {
 			Flags: prepareFlags("allow-downgrade", "ignore-preflight-errors"), Run: p.runPreflight},
 		{Name: "record", Summary: "Record this host's state, so that host reset can restore it", Flags: prepareFlags(), Run: p.runRecord},
 		{Name: "kernel", Summary: "Load kernel modules and set kernel parameters, now and at boot", Flags: prepareFlags(), Run: runKernel},
-		{Name: "swap", Summary: "Turn swap off, now and at boot, unless --swap=keep is given",
+		{Name: "swap", Summary: "Turn swap off, now and at boot, unless --swap=keep is given or the kubelet allows swap",
 			Flags: prepareFlags("swap"), Run: p.runSwap, Needs: []string{"record"}},
 		{Name: "programs", Summary: "Verify the bundle, and put its programs and units in place",
 			Flags: prepareFlags("allow-downgrade"), Run: p.runPrograms, Needs: []string{"record"}},
