@@ -89,7 +89,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/node": {
 		"phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/etcd", "internal/fault", "internal/host", "internal/ownership", "internal/releases",
+		"internal/encryption", "internal/etcd", "internal/fault", "internal/host", "internal/ownership", "internal/releases",
 		"internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/kubelet": {
@@ -130,7 +130,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/encryption": {
 		"phases/node", "phases/step", "certs", "manifests", "internal/cluster", "internal/config", "internal/encryption", "internal/fault",
-		"internal/host", "internal/retry", "internal/thisnode",
+		"internal/host", "internal/retry", "internal/thisnode", "internal/ui",
 	},
 	"phases/address": {
 		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",

@@ -82,6 +82,11 @@ func (r Keyring) Key(name string) (Key, bool) {
 	return r.Keys[i], true
 }
 
+// HasAll reports whether the keyring has these very keys.
+func (r Keyring) HasAll(keys []Key) bool {
+	return !slices.ContainsFunc(keys, func(k Key) bool { return !slices.Contains(r.Keys, k) })
+}
+
 // NewKey returns a key that's newer by its name than all others, whatever the clock says.
 func (r Keyring) NewKey(now time.Time) Key {
 	for _, k := range r.Keys {

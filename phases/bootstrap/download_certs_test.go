@@ -218,5 +218,36 @@ func TestJoinWithoutProviders(t *testing.T) {
 	file, err := encryption.Keyring{}.File(nil)
 	phasetest.Fatal(t, err)
 	s.Put(t, config.EncryptionFile, string(file))
-	fact.Error(t, checkKeys(t.Context(), s.Env, encryption.Identity), config.EncryptionFile)
+	fact.Error(t, checkKeys(t.Context(), s.Env, encryption.Keyring{Target: encryption.Identity}), config.EncryptionFile)
+}
+
+// TestJoinBesideLeftovers: files with keys that an earlier cluster has left. Its keyring goes aside, and its file isn't used.
+func TestJoinBesideLeftovers(t *testing.T) {
+	s := newPlaneStage(t, encryptedPlane)
+	s.Put(t, "/etc/kubernetes/pki/sa.key", string(s.shared["sa.key"]))
+	ring, err := encryption.Keyring{Target: "slipway-1"}.With(encryption.Key{Name: "slipway-1", Secret: config.NewSecret("one")})
+	phasetest.Fatal(t, err)
+	sealed, err := ring.Seal(s.shared["sa.key"])
+	phasetest.Fatal(t, err)
+	s.store(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: encryption.KeyringSecret, Namespace: metav1.NamespaceSystem}, Data: map[string][]byte{encryption.KeyringKey: sealed},
+	})
+	earlier, err := encryption.Keyring{}.With(encryption.Key{Name: "slipway-0", Secret: config.NewSecret("earlier")})
+	phasetest.Fatal(t, err)
+	file, err := earlier.File(encryption.Only("slipway-0"))
+	phasetest.Fatal(t, err)
+	s.Put(t, config.EncryptionFile, string(file))
+	s.Put(t, config.EncryptionKeyring, "sealed earlier")
+	s.Cluster = s.API
+	s.Config = s.Config.With(func(n *config.Node) {
+		n.Cluster.APIServer.ExtraArgs, n.Cluster.APIServer.ExtraVolumes = n.Cluster.WithEncryptionFile()
+	})
+	fact.Error(t, encryptionKeys(t.Context(), s.Env), config.EncryptionFile, config.EncryptionFile+".earlier")
+	aside, err := filepath.Glob(s.Root + config.EncryptionKeyring + ".before-join-*")
+	if err != nil || len(aside) != 1 || s.Get(t, config.EncryptionKeyring) != string(sealed) || s.Get(t, config.EncryptionFile) != string(file) {
+		t.Fatalf("%q, %v", aside, err)
+	}
+	if data, err := os.ReadFile(aside[0]); err != nil || string(data) != "sealed earlier" {
+		t.Errorf("%s: %q, %v", aside[0], data, err)
+	}
 }

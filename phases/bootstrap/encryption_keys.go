@@ -78,16 +78,27 @@ func encryptionKeys(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return errors.WithMessage(err, "Secret kube-system/"+encryption.KeyringSecret)
 	}
-	if err := keepKeyring(env, sealed); err != nil {
+	if err := keepKeyring(env, sealed, seal); err != nil {
 		return err
 	}
-	return checkKeys(ctx, env, ring.Target)
+	return checkKeys(ctx, env, ring)
 }
 
-func keepKeyring(env *step.Env, sealed []byte) error {
-	exists, err := host.Exists(env.Host, config.EncryptionKeyring)
-	if err != nil || exists { // `slipway encryption` adds the other keys to it
+// keepKeyring moves an earlier cluster's keyring aside, which `kubeadm reset` leaves: `slipway encryption` couldn't open it.
+func keepKeyring(env *step.Env, sealed, seal []byte) error {
+	have, err := host.ReadIfExists(env.Host, config.EncryptionKeyring)
+	if err != nil {
 		return err
+	}
+	if have != nil {
+		if _, err := encryption.Open(have, seal); err == nil { // `slipway encryption` adds the other keys to it
+			return nil
+		}
+		earlier := config.EncryptionKeyring + ".before-join-" + env.Host.Now().UTC().Format(host.FileTime)
+		if _, err := env.Host.Rename(config.EncryptionKeyring, earlier); err != nil {
+			return err
+		}
+		env.UI.Printf("Moved %s, which another sa.key sealed, to %s: an earlier cluster's snapshots may need its keys", config.EncryptionKeyring, earlier)
 	}
 	if err := env.Host.EnsureDir(config.EncryptionDir, 0o755); err != nil {
 		return err
@@ -98,17 +109,22 @@ func keepKeyring(env *step.Env, sealed []byte) error {
 
 // checkKeys accepts a file that encrypts with the target, or that's still uploaded: `slipway encryption` takes it out of the Secret
 // before each change of the keys.
-func checkKeys(ctx context.Context, env *step.Env, target string) error {
+func checkKeys(ctx context.Context, env *step.Env, ring encryption.Keyring) error {
 	data, err := env.Host.ReadFile(config.EncryptionFile)
 	if err != nil {
 		return err
 	}
-	if order, _, err := encryption.Parse(data); err == nil && order[0] == target {
+	order, own, foreign := encryption.Parse(data)
+	if foreign == nil && order[0] == ring.Target {
 		return nil
 	}
 	uploaded, err := sharedValue(ctx, env, manifests.CertsSecretName, manifests.SharedEncryption)
 	if err != nil || uploaded != nil && env.Config.Join != nil && bytes.Equal(uploaded, env.Config.Join.Shared[manifests.SharedEncryption]) {
 		return err
+	}
+	if foreign == nil && !ring.HasAll(own.Keys) {
+		return fault.New(config.EncryptionFile+" has keys that this cluster does not know: it is probably an earlier cluster's",
+			"move it away (`mv "+config.EncryptionFile+" "+config.EncryptionFile+".earlier`), but keep it, because that cluster's snapshots may need its keys; then "+uploadAgain)
 	}
 	return fault.New("the encryption keys in "+config.EncryptionFile+" are not those of the other control planes: a rotation has changed them since",
 		"end the rotation (`slipway encryption status` on the other control planes); then "+uploadAgain)

@@ -58,8 +58,9 @@ func Reads(env *step.Env) bool {
 	return flagged(env) == config.EncryptionFile
 }
 
-// check refuses an EncryptionConfiguration that is managed outside Slipway, and Secrets in an etcd that Slipway doesn't look at.
-func (r *Run) check(_ context.Context, env *step.Env) error {
+// check refuses an EncryptionConfiguration that is managed outside Slipway, an earlier cluster's, and Secrets in an etcd that Slipway
+// doesn't look at.
+func (r *Run) check(ctx context.Context, env *step.Env) error {
 	for _, file := range []string{flagged(env), env.Config.Cluster.EncryptedBy()} {
 		if file != "" && file != config.EncryptionFile {
 			return fault.New(fmt.Sprintf("--%s=%s: this cluster's encryption is managed outside Slipway", manifests.EncryptionFlag, file),
@@ -72,8 +73,15 @@ func (r *Run) check(_ context.Context, env *step.Env) error {
 	if err := checkPlace(env); err != nil {
 		return err
 	}
-	_, err := ownFile(env)
-	return err
+	o, err := ownFile(env)
+	if err != nil || !o.unused || o.data == nil {
+		return err
+	}
+	ring, _, err := readKeyring(ctx, env)
+	if err != nil {
+		return err
+	}
+	return o.refuseLeftover(ring)
 }
 
 // reloadTimeout is how long an API server may take to load a changed file. It looks at the file every minute.

@@ -40,15 +40,31 @@ type localConfig struct {
 	data  []byte // nil without a file
 	order encryption.Order
 	ring  encryption.Keyring
+	// flagged is the file that the API server reads, and unused is set if its static Pod says that it doesn't read this one.
+	flagged string
+	unused  bool
 }
 
 func ownFile(env *step.Env) (o localConfig, err error) {
+	pod := apiServer(env)
+	o.flagged = manifests.FlagOf(pod, manifests.EncryptionFlag)
+	o.unused = pod != nil && o.flagged != config.EncryptionFile
 	if o.data, err = host.ReadIfExists(env.Host, config.EncryptionFile); err != nil || o.data == nil {
 		return o, err
 	}
 	o.order, o.ring, err = encryption.Parse(o.data)
 	return o, fault.WithRemedy(errors.WithMessage(err, config.EncryptionFile),
 		"Slipway doesn't change a file that somebody has edited: put back the copy it wrote, or continue by hand")
+}
+
+// refuseLeftover refuses a file that this API server doesn't read, and whose keys nobody else has: `kubeadm reset` leaves an earlier
+// cluster's. The API server would write Secrets with a key that no other knows.
+func (o localConfig) refuseLeftover(ring encryption.Keyring) error {
+	if !o.unused || ring.HasAll(o.ring.Keys) {
+		return nil
+	}
+	return fault.New(config.EncryptionFile+" has keys that this cluster does not know, and this host's API server does not read it: it is probably an earlier cluster's",
+		"move it away (`mv "+config.EncryptionFile+" "+config.EncryptionFile+".earlier`), and run the same command again; keep it, because that cluster's snapshots may need its keys")
 }
 
 // writeOwn writes the file for the API server's user: from its first byte on, so that a killed run leaves no file it can't read.
@@ -162,7 +178,7 @@ func merged(shared, here encryption.Keyring) (ring encryption.Keyring, restored 
 	return ring, restored, err
 }
 
-// keysHere returns the keys in this host's files. Its target is only a memory.
+// keysHere returns the keys in this host's files, but not those of a file that the API server doesn't read. Its target is only a memory.
 func keysHere(env *step.Env, seal []byte) (ring encryption.Keyring, err error) {
 	sealed, err := host.ReadIfExists(env.Host, keyringFile)
 	if err != nil {
@@ -175,7 +191,7 @@ func keysHere(env *step.Env, seal []byte) (ring encryption.Keyring, err error) {
 		}
 	}
 	o, err := ownFile(env)
-	if err != nil {
+	if err != nil || o.unused { // a run that writes the file puts its keys into the keyring first
 		return ring, err
 	}
 	return ring.With(o.ring.Keys...)

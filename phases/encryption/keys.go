@@ -83,13 +83,17 @@ func (r *Run) mayRotate(ctx context.Context, env *step.Env, ring encryption.Keyr
 	return true, nil
 }
 
-// begin writes this host's first file: it encrypts nothing yet, and reads whatever any API server reads.
+// begin writes the file that this API server starts with: it encrypts nothing yet, and reads all that any API server reads. A file
+// that it reads already stays.
 func (r *Run) begin(ctx context.Context, env *step.Env, ring encryption.Keyring) error {
 	o, err := ownFile(env)
+	if err == nil {
+		err = o.refuseLeftover(ring)
+	}
 	if err != nil {
 		return err
 	}
-	if o.data != nil {
+	if o.data != nil && !o.unused {
 		return writeOwn(env, o.data)
 	}
 	order := encryption.Order{encryption.Identity}.Reading(ring.Target)

@@ -88,7 +88,7 @@ func (a *planeAPI) Pods(context.Context, string, string) (list []corev1.Pod, err
 
 func (a *planeAPI) Read(_ context.Context, q cluster.Query, take func(io.Reader) error) error {
 	for _, p := range a.plane.world.planes {
-		if p.address != cmp.Or(q.Server, a.plane.address) {
+		if p.address != cmp.Or(q.Server, a.plane.address) || p.down {
 			continue
 		}
 		if err := a.plane.world.event(func() { phasetest.Fatal(p.world.t, p.load()) }); err != nil {

@@ -21,12 +21,12 @@ import (
 // Recall is the workflow that gives this host's API server earlier keys, to read with. It needs no API: a snapshot that needs them is
 // restored on the worst day.
 func Recall(names []string) []step.Phase {
-	return []step.Phase{{Name: "recall", Summary: "Give the API server earlier keys to read with", Run: func(_ context.Context, env *step.Env) error {
-		return recall(env, names)
+	return []step.Phase{{Name: "recall", Summary: "Give the API server earlier keys to read with", Run: func(ctx context.Context, env *step.Env) error {
+		return recall(ctx, env, names)
 	}}}
 }
 
-func recall(env *step.Env, names []string) error {
+func recall(_ context.Context, env *step.Env, names []string) error {
 	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))
 	if err != nil {
 		return errors.WithMessage(err, "the key that seals encryption keys")
@@ -36,6 +36,9 @@ func recall(env *step.Env, names []string) error {
 		return err
 	}
 	o, err := ownFile(env)
+	if err == nil {
+		err = o.refuseLeftover(ring)
+	}
 	if err != nil {
 		return err
 	}

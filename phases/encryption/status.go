@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -35,11 +36,18 @@ func (s *Status) Settled() bool {
 	return err == nil && next.Do == encryption.Done
 }
 
-// ReadStatus changes nothing.
+// ReadStatus changes nothing. It warns of an earlier cluster's file.
 func ReadStatus(ctx context.Context, env *step.Env) (*Status, error) {
+	o, err := ownFile(env)
+	if err != nil {
+		return nil, err
+	}
 	ring, shared, err := readKeyring(ctx, env)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.refuseLeftover(ring); err != nil {
+		ui.WarnError(env.UI, err)
 	}
 	s := &Status{Target: ring.Target}
 	for _, k := range ring.Keys {

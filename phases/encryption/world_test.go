@@ -56,6 +56,7 @@ type plane struct {
 	runs    bool       // with the flags
 	user    host.Owner // the API server runs as this user
 	owner   host.Owner // of its file
+	down    bool       // the API server
 	joins   bool       // it's a member of etcd, and has neither a Node nor an API server
 }
 

@@ -72,7 +72,7 @@ func clusterChecks(env *step.Env) []preflight.Check {
 }
 
 func encryptionFile(_ context.Context, env *step.Env) []fault.Finding {
-	return node.LacksEncryptionFile(env)
+	return node.EncryptionFileFindings(env)
 }
 
 const upgradeCheck = "UnfinishedUpgrade"

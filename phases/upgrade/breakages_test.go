@@ -134,5 +134,5 @@ func TestEncryptionFile(t *testing.T) {
 		}
 	}
 	s.Put(t, config.EncryptionFile, "kind: EncryptionConfiguration\n")
-	phasetest.CheckFindings(t, node.LacksEncryptionFile(s.Env))
+	phasetest.CheckFindings(t, node.EncryptionFileFindings(s.Env))
 }

@@ -26,7 +26,8 @@ func TestProfileFiles(t *testing.T) {
 	s := phasetest.RestartStage(t, bootstrap.Init())
 	s.Etcd = phasetest.LoneMember{}
 	s.RunsPods(nil, nil)
-	hardened := fixture.NodeWith(t, fixture.InitDocument+fixture.ClusterDocument, config.InitFlags{Given: []string{"profile"}, Profile: profile.CIS})
+	flags := config.InitFlags{Given: []string{"profile"}, Profile: profile.CIS}
+	hardened := fixture.NodeWith(t, fixture.InitDocument+fixture.ClusterDocument, flags)
 	s.Config = s.Config.With(func(n *config.Node) { n.Cluster.APIServer, n.Upgrade = hardened.Cluster.APIServer, &config.Upgrade{} })
 	path := s.Config.Paths.StaticPod(manifests.APIServerName)
 	made := s.Get(t, path)

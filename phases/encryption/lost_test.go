@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package encryption
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// putUnflaggedPod makes the static Pod of an API server that reads no keys yet.
+func (p *plane) putUnflaggedPod(t *testing.T) {
+	t.Helper()
+	plain := p.Config.With(func(n *config.Node) { n.Cluster.APIServer = config.APIServer{} })
+	pod, err := manifests.Encode(node.NewStaticPod(plain, manifests.APIServerName, manifests.HostView{}, nil))
+	phasetest.Fatal(t, err)
+	p.Put(t, phasetest.APIServerManifest, string(pod))
+}
+
+// earlierFile is a file that `kubeadm reset` has left.
+func earlierFile(t *testing.T) (key, file string) {
+	t.Helper()
+	k := encryption.NewKey(time.Now().Add(-time.Hour))
+	ring, err := encryption.Keyring{}.With(k)
+	phasetest.Fatal(t, err)
+	data, err := ring.File(encryption.Only(k.Name))
+	phasetest.Fatal(t, err)
+	return k.Name, string(data)
+}
+
+// TestLeftover: an earlier cluster's file is refused and stays, and neither the API server nor the keyring gets its key, whether the
+// cluster has keys or not.
+func TestLeftover(t *testing.T) {
+	for name, enabled := range map[string]bool{"the first key": false, "on another control plane": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "cp-1", "cp-2")
+			p, other := w.planes[1], w.planes[0]
+			if enabled {
+				phasetest.Fatal(t, other.run(Enable))
+			}
+			p.putUnflaggedPod(t)
+			key, file := earlierFile(t)
+			p.Put(t, config.EncryptionFile, file)
+			for _, run := range []func() error{func() error { return p.run(Enable) }, func() error { return p.recall(t, key) }} {
+				err := run()
+				fact.Error(t, err, config.EncryptionFile, config.EncryptionFile+".earlier")
+				fact.NotIn(t, err.Error(), file)
+			}
+			s, err := ReadStatus(t.Context(), p.Env)
+			phasetest.Fatal(t, err)
+			if p.Get(t, config.EncryptionFile) != file || p.runs || slices.Contains(s.Keys, key) {
+				t.Errorf("the API server runs with it: %t; the keys are %v", p.runs, s.Keys)
+			}
+			fact.In(t, p.Said.String(), config.EncryptionFile+".earlier")
+
+			phasetest.Fatal(t, os.Rename(p.Root+config.EncryptionFile, p.Root+config.EncryptionFile+".earlier"))
+			w.everywhere(t, Enable)
+			if p.Get(t, config.EncryptionFile+".earlier") != file {
+				t.Error("the earlier file has changed")
+			}
+		})
+	}
+}
+
+// TestUnusedFile: a file of this cluster that the API server doesn't read may be old. It starts with one that encrypts nothing.
+func TestUnusedFile(t *testing.T) {
+	w := newWorld(t, "cp-1", "cp-2")
+	w.everywhere(t, Enable)
+	p, first := w.planes[1], w.target(t)
+	p.putUnflaggedPod(t)
+	before := p.Get(t, config.EncryptionFile)
+	p.runs, p.loaded, p.hash = false, nil, ""
+	w.unfit = "not before it has keys again"
+	phasetest.Fatal(t, step.Run(t.Context(), p.Env, (&Run{Goal: Enable}).Phases(nil)[:2], step.Options{}))
+	order, _, err := encryption.Parse([]byte(p.Get(t, config.EncryptionFile)))
+	if err != nil || !slices.Equal(order, encryption.Order{encryption.Identity, first}) || p.Get(t, config.EncryptionFile) == before {
+		t.Errorf("%v, %v", order, err)
+	}
+}
+
+// TestUnusedFileFindings: `reconfigure` and `upgrade` don't start an API server with a file that may be an earlier cluster's.
+func TestUnusedFileFindings(t *testing.T) {
+	w := newWorld(t, "cp-1")
+	p := w.planes[0]
+	found := func(want ...phasetest.FoundAs) {
+		t.Helper()
+		phasetest.CheckFindings(t, node.EncryptionFileFindings(p.Env), want...)
+	}
+	refused := phasetest.FoundAs{Name: "error " + node.EncryptionFileCheck, Facts: []string{config.EncryptionFile}}
+	p.putUnflaggedPod(t)
+	_, file := earlierFile(t)
+	p.Put(t, config.EncryptionFile, file)
+	found(refused)
+	phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+	found(refused)
+	phasetest.Fatal(t, step.Run(t.Context(), p.Env, (&Run{Goal: Enable}).Phases(nil)[:2], step.Options{}))
+	found()
+	first := p.Get(t, config.EncryptionFile)
+	phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+	w.everywhere(t, Enable) // from here on, the API server reads it
+	found()
+	p.putUnflaggedPod(t)
+	found(refused)
+	p.Put(t, config.EncryptionFile, first)
+	found()
+}
