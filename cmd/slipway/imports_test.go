@@ -77,7 +77,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/tokens": {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {
-		"certs", "manifests", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/parallel", "internal/redact", "internal/retry",
+		"certs", "manifests", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/parallel", "internal/redact", "internal/retry",
 		"internal/thisnode",
 	},
 	"internal/benchmark": {"manifests", "internal/config", "internal/host", "internal/thisnode"},

@@ -39,6 +39,7 @@ func Causes() []Cause {
 		{Name: "manifest-copy", Summary: "several manifests are the same Pod", look: manifestTwice},
 		{Name: "static-pod", Summary: "the kubelet cannot use a manifest or create its container", look: staticPodUnusable},
 		{Name: "manifest-missing", Summary: "a component of the control plane has no manifest", look: manifestMissing},
+		{Name: "encryption-file", Summary: "the API server's file with encryption keys is missing", look: encryptionFileMissing},
 		{Name: "container-crash", Summary: "a container of a static Pod keeps crashing", fallback: true, look: containerCrash},
 		{Name: "kubelet-crash", Summary: "the kubelet keeps crashing", fallback: true, look: kubeletCrash},
 		{Name: "etcd-unhealthy", Summary: "etcd runs, but is not healthy", fallback: true, look: etcdUnhealthy},

@@ -351,6 +351,12 @@ func podRows() []row {
 		{"not-running", "no container", lost("kube-scheduler"), "/etc/kubernetes/manifests/kube-scheduler.yaml; `journalctl -u kubelet`; `crictl pods`", true},
 		{"manifest-missing", "moved away", func(h *fakeHost) { h.remove(manifestDir + "/kube-apiserver.yaml") },
 			"kube-apiserver; " + manifestDir + "/kube-apiserver.yaml; not exist; `slipway init phase control-plane apiserver`", true},
+		{"encryption-file", "lost", encrypted("/etc/kubernetes/encryption"), "kube-apiserver; /etc/kubernetes/encryption/encryption.yaml; `slipway encryption enable`; /etc/kubernetes/encryption/keyring", true},
+		{"encryption-file", "an operator's", encrypted("/etc/kubernetes/own"), "kube-apiserver; /etc/kubernetes/own/encryption.yaml; --encryption-provider-config", true},
+		{"encryption-file", "it exists", func(h *fakeHost) {
+			encrypted("/etc/kubernetes/encryption")(h)
+			h.put("/etc/kubernetes/encryption/encryption.yaml", "")
+		}, "", false},
 		{"manifest-missing", "a worker", func(h *fakeHost) {
 			for _, name := range components() {
 				h.remove(manifestDir + "/" + name + ".yaml")
@@ -435,6 +441,15 @@ func etcdRows() []row {
 		{"apiserver-unhealthy", "without etcd", func(h *fakeHost) {
 			h.answers["/livez?verbose"] = &host.ProbeError{Status: 500, Body: "[+]ping ok\n[-]etcd failed: reason withheld\n"}
 		}, "[-]etcd failed", true},
+	}
+}
+
+// encrypted is a host whose API server reads keys from a directory.
+func encrypted(dir string) func(h *fakeHost) {
+	return func(h *fakeHost) {
+		h.pod("kube-apiserver", "--encryption-provider-config="+dir+"/encryption.yaml")
+		const path = manifestDir + "/kube-apiserver.yaml"
+		h.put(path, strings.ReplaceAll(get(h, path), "/etc/etcd}", dir+"}"))
 	}
 }
 

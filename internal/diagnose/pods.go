@@ -14,8 +14,10 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse as pod|[Cc]an't process config file|Unable to process|` +
@@ -98,6 +100,31 @@ func manifestMissing(o *observation) []symptom {
 		}})
 	}
 	return found
+}
+
+// encryptionFileMissing finds an API server without its keys, even while it runs: it wouldn't start again. It ends no wait, as a phase may
+// yet write the file.
+func encryptionFileMissing(o *observation) []symptom {
+	p := o.pod(apiServerPod)
+	if p == nil {
+		return nil
+	}
+	path := p.file(manifests.EncryptionFlag)
+	if path == "" {
+		return nil
+	}
+	if _, err := o.h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	remedy := "put the file back, from a copy or from another control plane; the kubelet then starts this component again"
+	if path == config.EncryptionFile {
+		remedy = "run `slipway encryption enable` on this control plane, which restores the file from " + config.EncryptionKeyring +
+			"; without that file, copy both from another control plane"
+	}
+	return []symptom{{minDuration: never, Finding: fault.Finding{
+		Subject: apiServerPod, Remedy: remedy,
+		Message: path + " does not exist, so it cannot start: it reads the keys of the Secrets in etcd from there (" + p.path + ": --" + manifests.EncryptionFlag + ")",
+	}}}
 }
 
 // containerCrash finds a container that ended twice with the same message, if no other cause explains it, unless the message is

@@ -114,3 +114,79 @@ func TestUnusedFileFindings(t *testing.T) {
 	p.Put(t, config.EncryptionFile, first)
 	found()
 }
+
+// restore is `encryption enable` before it needs the API.
+func (p *plane) restore(t *testing.T) error {
+	t.Helper()
+	list, err := RestoreLost(p.Env)
+	phasetest.Fatal(t, err)
+	return step.Run(t.Context(), p.Env, list, step.Options{})
+}
+
+// TestLost: a lost file is made again from the keyring beside it, whether the API server still runs or not, in the middle of a change,
+// too. All API servers can read all Secrets afterwards, and the same command finishes.
+func TestLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(t *testing.T, w *world)
+		goal   Goal
+		down   bool
+		same   bool // as before
+	}{
+		"enabled, runs":  {func(t *testing.T, w *world) { w.everywhere(t, Enable) }, Rotate, false, true},
+		"enabled, down":  {func(t *testing.T, w *world) { w.everywhere(t, Enable) }, Enable, true, true},
+		"rotated, runs":  {func(t *testing.T, w *world) { w.newKeys(t, 2) }, Enable, false, true},
+		"rotated, down":  {func(t *testing.T, w *world) { w.newKeys(t, 2) }, Rotate, true, false},
+		"disabled, down": {func(t *testing.T, w *world) { w.everywhere(t, Enable); w.everywhere(t, Disable) }, Disable, true, false},
+		"begins a rotation": {func(t *testing.T, w *world) {
+			w.everywhere(t, Enable)
+			phasetest.Fatal(t, w.planes[0].run(Rotate))
+		}, Rotate, true, false},
+		"in the middle of it":    {func(t *testing.T, w *world) { w.everywhere(t, Enable); w.once(t, Rotate) }, Rotate, true, false},
+		"disables, in between":   {func(t *testing.T, w *world) { w.everywhere(t, Enable); w.once(t, Disable) }, Disable, true, false},
+		"enables, in the middle": {func(t *testing.T, w *world) { w.once(t, Enable) }, Enable, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "cp-1", "cp-2")
+			test.before(t, w)
+			p := w.planes[0]
+			file := p.Get(t, config.EncryptionFile)
+			phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+			p.down = test.down
+			p.FakeHost.Before = nil // the API server isn't asked while the file is gone
+			if _, err := ReadStatus(t.Context(), p.Env); (err != nil) != test.down {
+				t.Errorf("the status: %v", err)
+			}
+			fact.In(t, p.Said.String(), config.EncryptionFile, "`slipway encryption enable`")
+			phasetest.Fatal(t, p.restore(t))
+			fact.In(t, p.Said.String(), "Restored", keyringFile)
+			fact.NotIn(t, p.Said.String(), w.secrets(t)...)
+			if now := p.Get(t, config.EncryptionFile); test.same && now != file {
+				t.Errorf("the file was\n%s\nand is\n%s", file, now)
+			}
+			p.down = false
+			phasetest.Fatal(t, p.load())
+			w.everywhere(t, test.goal)
+		})
+	}
+}
+
+// once runs a command once on each control plane.
+func (w *world) once(t *testing.T, goal Goal) {
+	t.Helper()
+	for _, p := range w.planes {
+		phasetest.Fatal(t, p.run(goal))
+	}
+}
+
+// TestRecallLost: `recall` restores a lost file first, on the day when nothing answers.
+func TestRecallLost(t *testing.T) {
+	w := newWorld(t, "cp-1")
+	keys := w.newKeys(t, 1)
+	p := w.planes[0]
+	phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+	p.down, w.readAt = true, "nowhere"
+	phasetest.Fatal(t, p.recall(t, keys[0]))
+	if want := (encryption.Order{encryption.Identity, keys[0], keys[1]}); !slices.Equal(p.loaded, want) {
+		t.Errorf("the file has %v", p.loaded)
+	}
+}

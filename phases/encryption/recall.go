@@ -26,7 +26,10 @@ func Recall(names []string) []step.Phase {
 	}}}
 }
 
-func recall(_ context.Context, env *step.Env, names []string) error {
+func recall(ctx context.Context, env *step.Env, names []string) error {
+	if _, err := restoreLost(ctx, env); err != nil {
+		return err
+	}
 	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))
 	if err != nil {
 		return errors.WithMessage(err, "the key that seals encryption keys")

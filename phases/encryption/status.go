@@ -36,11 +36,14 @@ func (s *Status) Settled() bool {
 	return err == nil && next.Do == encryption.Done
 }
 
-// ReadStatus changes nothing. It warns of an earlier cluster's file.
+// ReadStatus changes nothing. It warns of a file that this host lacks, or that's an earlier cluster's.
 func ReadStatus(ctx context.Context, env *step.Env) (*Status, error) {
 	o, err := ownFile(env)
 	if err != nil {
 		return nil, err
+	}
+	if o.lost() { // maybe without an API that answers
+		ui.WarnError(env.UI, lostError())
 	}
 	ring, shared, err := readKeyring(ctx, env)
 	if err != nil {

@@ -111,8 +111,8 @@ func load(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) (*env.Parts,
 	return env.NewParts(g, change.Node, in.Host, warnings...), change, nil
 }
 
-// finishFirst ends a restart of the API server that was interrupted, if the unit that watches hasn't done so yet. It also refuses a
-// host that isn't a control plane.
+// finishFirst restores a lost file with keys, and ends a restart of the API server that was interrupted, if the unit that watches
+// hasn't done so yet. It also refuses a host that isn't a control plane.
 func finishFirst(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) error {
 	p, err := env.NewRunningControlPlaneParts(cmd, g)
 	if err != nil {
@@ -122,9 +122,19 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) error
 	if o != nil {
 		p.Ignore(o.IgnorePreflightErrors)
 	}
-	unfinished, err := reconfigure.Unfinished(p.Env)
-	if err != nil || unfinished == nil {
+	list, err := encryption.RestoreLost(p.Env)
+	if err != nil {
 		return err
 	}
-	return p.Run(cmd.Context(), reconfigure.FinishAndAwaitAPI(), nil)
+	unfinished, err := reconfigure.Unfinished(p.Env)
+	if err != nil {
+		return err
+	}
+	if unfinished != nil {
+		list = append(list, reconfigure.FinishAndAwaitAPI()...)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return p.Run(cmd.Context(), list, nil)
 }
