@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -162,7 +162,7 @@ func (s *stage) parts(ctx context.Context) ([]staged, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(parts, func(a, b staged) int { return compareParts(a.part, b.part) })
+	sort.SliceStable(parts, func(a, b int) bool { return compareParts(parts[a].part, parts[b].part) < 0 })
 	return parts, nil
 }
 

@@ -4,11 +4,11 @@
 package ui
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +80,7 @@ func (s *spans) phases() []span {
 		}
 		list = append(list, copied)
 	}
-	slices.SortStableFunc(list, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	sort.SliceStable(list, func(a, b int) bool { return list[a].start < list[b].start })
 	var busyUntil []time.Duration // by lane
 	for i := range list {
 		lane := slices.IndexFunc(busyUntil, func(until time.Duration) bool { return until <= list[i].start })
