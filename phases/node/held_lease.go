@@ -31,6 +31,8 @@ type Lease struct {
 	// release returns the Lease. Only a node in good order does: any other keeps it. cancel is for a run that has stopped nothing: it
 	// returns the Lease, or leaves it to the interrupted or failed run that had it before.
 	release, cancel func(context.Context) error
+	// stop ends the renewal of the Lease; nil if there's none.
+	stop func()
 }
 
 // NoLease is for a worker: it has no components to restart, and no right to the Lease.
@@ -43,7 +45,7 @@ func NoLease() Lease {
 const turnInterval = time.Second
 
 // AcquireLease waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews
-// the Lease until the end of the run. An earlier run's unfinished change of this node's version keeps the Lease.
+// the Lease until the turn or the run ends. An earlier run's unfinished change of this node's version keeps the Lease.
 func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
@@ -66,7 +68,7 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 		return Lease{}, err
 	}
 	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
-	mine := Lease{purpose: purpose, Held: true, keepOnFailure: new(bool), release: func(ctx context.Context) error {
+	mine := Lease{purpose: purpose, Held: true, keepOnFailure: new(bool), stop: stop, release: func(ctx context.Context) error {
 		stop()
 		return returnLease(ctx, env, purpose)
 	}}
@@ -124,19 +126,36 @@ func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 	}}
 }
 
+// ResumeLease is AcquireLeaseIfReachable for a unit that tries to put this node back until it succeeds. It doesn't renew the Lease
+// of the interrupted run: if putting back never succeeded, others would wait for this node for ever.
+func ResumeLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
+	if mine, found := interruptedLease(ctx, env, purpose); found {
+		return mine, nil
+	}
+	return AcquireLeaseIfReachable(ctx, env, purpose)
+}
+
+// interruptedLease is the turn that an earlier run of this node has left, which still ends an hour after that run's last renewal.
+func interruptedLease(ctx context.Context, env *step.Env, purpose Purpose) (mine Lease, found bool) {
+	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
+	defer cancel()
+	lease := newUpgradeLease()
+	found, err := env.Cluster.Get(ctx, lease)
+	if err != nil || !found || holderOf(lease) != env.Config.Name || purposeOf(lease) != purpose {
+		return Lease{}, false
+	}
+	keep := func(context.Context) error { return nil }
+	return Lease{purpose: purpose, Held: true, keepOnFailure: new(bool), cancel: keep, release: func(ctx context.Context) error {
+		return returnLease(ctx, env, purpose)
+	}}, true
+}
+
 // ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would. First come
 // the waits that the run didn't finish.
 func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose, waits ...func(context.Context, *step.Env) error) error {
-	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
-	defer cancel()
-	lease := newUpgradeLease()
-	found, err := env.Cluster.Get(limited, lease)
-	if err != nil || !found || holderOf(lease) != env.Config.Name || purposeOf(lease) != purpose {
+	mine, found := interruptedLease(ctx, env, purpose)
+	if !found {
 		return ctx.Err() // without the API, the next run looks again
-	}
-	mine, err := AcquireLease(ctx, env, purpose)
-	if err != nil {
-		return err
 	}
 	for _, wait := range waits {
 		if err := wait(ctx, env); err != nil {
@@ -170,6 +189,7 @@ func (t Lease) Release(ctx context.Context, env *step.Env, failed error) error {
 	var putBack *RolledBackError
 	if failed != nil && (!errors.As(failed, &putBack) || putBack.Partly) {
 		if *t.keepOnFailure {
+			t.keep()
 			return failed
 		}
 		return t.Cancel(ctx, failed)
@@ -178,13 +198,22 @@ func (t Lease) Release(ctx context.Context, env *step.Env, failed error) error {
 	switch {
 	case err == nil:
 		err = t.release(ctx)
-	case !*t.keepOnFailure:
+	case *t.keepOnFailure:
+		t.keep()
+	default:
 		return t.Cancel(ctx, err)
 	}
 	if failed != nil && err != nil {
 		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)
 	}
 	return cmp.Or(failed, err)
+}
+
+// keep leaves the Lease with this node, as a run that's over: nobody renews it any more.
+func (t Lease) keep() {
+	if t.stop != nil {
+		t.stop()
+	}
 }
 
 // awaitReady waits until the other control planes may go on: this host's API server is ready, its member of etcd has a vote and the

@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -195,5 +196,56 @@ func TestLostAnswer(t *testing.T) {
 				t.Errorf("the purpose is %s", purposeOf(lease))
 			}
 		})
+	}
+}
+
+// renewed is when the Lease was last renewed.
+func renewed(t *testing.T, s *phasetest.Stage) time.Time {
+	t.Helper()
+	lease := newUpgradeLease()
+	_, err := s.API.Get(t.Context(), lease)
+	phasetest.Fatal(t, err)
+	return lease.Spec.RenewTime.Time
+}
+
+// TestFailedTurn: a failed run that has stopped something keeps the Lease, but doesn't renew it any more.
+func TestFailedTurn(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.FakeHost.Has.Time = time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		mine, err := AcquireLease(t.Context(), s.Env, ForConfiguration)
+		phasetest.Fatal(t, err)
+		mine.KeepOnFailure()
+		failed := errors.New("putting back failed, too")
+		if err := mine.Release(t.Context(), s.Env, failed); !errors.Is(err, failed) {
+			t.Errorf("error %v", err)
+		}
+		last := renewed(t, s)
+		s.FakeHost.Has.Time = last.Add(leaseAbandoned)
+		time.Sleep(3 * leaseRenewal)
+		if now := renewed(t, s); !now.Equal(last) || s.Holder(t) != "cp-1" {
+			t.Errorf("%q holds the Lease, renewed at %s after %s", s.Holder(t), now, last)
+		}
+	})
+}
+
+// TestInterruptedTurnExpires: runs that try to end an interrupted run's turn, and fail, don't make it last longer. A success ends it.
+func TestInterruptedTurnExpires(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.FakeHost.Has.Time = time.Now()
+	s.HoldsFor(t, "cp-1", string(ForConfiguration), leaseAbandoned/2)
+	last, failed := renewed(t, s), errors.New("not ready")
+	err := ReleaseInterruptedLease(t.Context(), s.Env, ForConfiguration, func(context.Context, *step.Env) error { return failed })
+	if now := renewed(t, s); !errors.Is(err, failed) || !now.Equal(last) {
+		t.Errorf("error %v, renewed at %s after %s", err, now, last)
+	}
+	mine, err := ResumeLease(t.Context(), s.Env, ForConfiguration)
+	phasetest.Fatal(t, err)
+	mine.KeepOnFailure()
+	if err, now := mine.Release(t.Context(), s.Env, failed), renewed(t, s); !errors.Is(err, failed) || !now.Equal(last) || !mine.Held {
+		t.Errorf("error %v, renewed at %s after %s", err, now, last)
+	}
+	if err := ReleaseInterruptedLease(t.Context(), s.Env, ForConfiguration); err != nil || s.Holder(t) != "" {
+		t.Errorf("error %v, %q holds the Lease", err, s.Holder(t))
 	}
 }

@@ -96,7 +96,11 @@ func rollBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record
 		record.Cause = causeOf(env, record)
 	}
 	env.UI.Warnf("putting back %s: %s", nameOf(record), record.Cause)
-	turn, err := acquireLease(ctx, env, node.AcquireLeaseIfReachable)
+	take := node.AcquireLeaseIfReachable
+	if byWatch {
+		take = node.ResumeLease
+	}
+	turn, err := acquireLease(ctx, env, take)
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,28 @@ func TestComesFurther(t *testing.T) {
 	})
 }
 
+// TestWatchNeverSucceeds: the unit that tries again and again to put the node back doesn't keep the others from going on.
+func TestWatchNeverSucceeds(t *testing.T) {
+	s, _, _ := killed(t, 0)
+	renewed := func() time.Time {
+		lease := phasetest.TurnLease()
+		_, err := s.API.Get(t.Context(), lease)
+		phasetest.Fatal(t, err)
+		return lease.Spec.RenewTime.Time
+	}
+	last, failed := renewed(), errors.New("unit 4711")
+	s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
+		host.RestartUnit: func(context.Context, string) error { return failed },
+	}
+	for range 2 {
+		s.FakeHost.Has.Time = s.FakeHost.Now().Add(10 * time.Minute)
+		fact.Error(t, step.Run(t.Context(), s.Env, Watch(), step.Options{}), failed.Error())
+		if got := state(t, s); got != trial.Reverting || s.Holder(t) != "cp-1" || !renewed().Equal(last) {
+			t.Errorf("the change is %q; %q holds the Lease, renewed at %s after %s", got, s.Holder(t), renewed(), last)
+		}
+	}
+}
+
 // TestBeginBesideUnfinished: no change begins beside another, whose way back stays.
 func TestBeginBesideUnfinished(t *testing.T) {
 	s, _, _ := killed(t, time.Minute)
