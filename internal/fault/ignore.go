@@ -19,12 +19,14 @@ const (
 	RestoredConfiguration = "RestoredConfiguration"
 	ChangedSince          = "ChangedSince"
 	UnfinishedChange      = "UnfinishedChange"
+	ComponentProbe        = "ComponentProbe"
 )
 
 // guards can be ignored only by name: scripts pass `all` for things like too little memory, and that must not cost a cluster its quorum
 // or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
 var guards = []string{
 	EtcdQuorum, EtcdQuota, EtcdOtherMembers, EtcdSnapshotCluster, StaticPodProtection, RestoredConfiguration, ChangedSince, UnfinishedChange,
+	ComponentProbe,
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every

@@ -75,6 +75,8 @@ func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Pr
 	return probe, err
 }
 
+var errNoProbe = errors.New("the first container has no HTTP liveness probe to wait for")
+
 // ComponentProbe returns the liveness probe in a component's static Pod. It fails if the Pod is missing, broken or without a probe.
 func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
 	path := env.Config.Paths.StaticPod(component)
@@ -89,7 +91,7 @@ func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
 	c := &pod.Spec.Containers[0]
 	base, found := manifests.ProbeBase(c)
 	if !found {
-		return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
+		return host.Probe{}, errors.Wrap(errNoProbe, path)
 	}
 	return host.Probe{URL: base + c.LivenessProbe.HTTPGet.Path}, nil
 }

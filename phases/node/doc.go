@@ -16,7 +16,7 @@
 //   - replace_static_pods.go: makes components run with other manifests
 //   - roll_back.go: makes them run with their previous manifests again
 //   - await.go, await_kubelet.go: wait for components and for the kubelet
-//   - stable.go: whether this node works after a change, as its clients see it
+//   - stable.go: whether this node works after a change, as its clients see it, and whether that can be seen
 //   - etcd_quorum.go, etcd_data.go: whether this node's member of etcd may stop, and whose data is on this host
 //   - etcd_data_replacement.go, etcd_others.go: other data for this host's etcd, and the members that must not run meanwhile
 //   - etcd_journal.go, etcd_proof.go: how far such a replacement has come, and the proof that etcd runs with the new data

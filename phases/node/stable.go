@@ -5,13 +5,17 @@ package node
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 const (
@@ -80,4 +84,59 @@ func (t Lease) checkHealth(ctx context.Context, env *step.Env) error {
 	}
 	_, err := takeLease(ctx, env, t.purpose, nil)
 	return err
+}
+
+// NewComponentProbeCheck returns the check for UnprovableComponents.
+func NewComponentProbeCheck(env *step.Env) preflight.Check {
+	return preflight.Check{
+		Name: fault.ComponentProbe, Description: "a run can see whether the components work, from their HTTP liveness probes, without credentials",
+		Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return UnprovableComponents(ctx, env) },
+	}
+}
+
+// UnprovableComponents finds components of this control plane whose health a run couldn't prove after a restart, nor after putting
+// them back: they have no HTTP liveness probe, or it needs credentials. A component that's merely down isn't one.
+func UnprovableComponents(ctx context.Context, env *step.Env) (found []fault.Finding) {
+	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
+	defer cancel()
+	unasked := false
+	for _, component := range StaticPods(env) {
+		probe, err := ComponentProbe(env, component)
+		switch {
+		case errors.Is(err, errNoProbe):
+			remedy := "restore an httpGet livenessProbe of the container, in the file and in the patch that changes it"
+			found = append(found, unprovable(component, remedy, err))
+			continue
+		case err != nil:
+			found = append(found, fault.NewFinding(fault.ComponentProbe, fault.Unasked, "run this as root; if the file is not a valid Pod, correct it",
+				"the probe of %s was not checked: %v", component, err))
+			continue
+		}
+		var answer *host.ProbeError
+		_, err = env.Host.Fetch(ctx, probe) // in a plan, Probe would succeed without asking
+		switch {
+		case errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden):
+			found = append(found, unprovable(component, opensProbe(component), err))
+		case errors.Is(err, host.ErrNotInPlan) || ctx.Err() != nil:
+			unasked = true
+		}
+	}
+	if unasked {
+		found = append(found, fault.NewFinding(fault.ComponentProbe, fault.Unasked, "run this without --dry-run; `slipway diagnose` shows components that do not answer",
+			"the components' probes were not asked, and may need credentials"))
+	}
+	return found
+}
+
+func unprovable(component, remedy string, err error) fault.Finding {
+	return fault.NewFinding(fault.ComponentProbe, fault.Error, remedy, "slipway could restart %s, but not see whether it works: %v", component, err)
+}
+
+// opensProbe is the advice for a component that answers its probe only with credentials.
+func opensProbe(component string) string {
+	if component == manifests.APIServerName {
+		return "allow anonymous requests to /livez, /readyz and /healthz, through an AuthenticationConfiguration (--authentication-config), " +
+			"and the ClusterRole system:public-info-viewer for system:unauthenticated"
+	}
+	return "name the probe's path in --authorization-always-allow-paths of " + component
 }

@@ -62,12 +62,13 @@ func kubeletCheck(env *step.Env) preflight.Check {
 	return question(env, edits.KubeletCheck, "nobody has edited the kubelet's configuration, or the patches keep the edits", edits.KubeletFindings)
 }
 
-// clusterChecks are the checks of the rest of the cluster.
+// clusterChecks are the checks of the rest of the cluster, and of this control plane as it runs.
 func clusterChecks(env *step.Env) []preflight.Check {
 	stops := func(ctx context.Context) bool { return replacesEtcd(ctx, env) }
 	return []preflight.Check{
 		node.NewNodesReadyCheck(env),
 		node.NewQuorumCheckIf(env, stops, node.AwaitPeers),
+		node.NewComponentProbeCheck(env),
 	}
 }
 

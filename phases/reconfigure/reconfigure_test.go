@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
 	planning "github.com/slipway-k8s/slipway/internal/plan"
@@ -251,6 +252,21 @@ func TestChangedMeanwhile(t *testing.T) {
 				t.Errorf("%s holds the Lease; files:\n%s", s.Holder(t), diff)
 			}
 		})
+	}
+}
+
+// TestUnprovable: nothing stops, and nobody's turn is taken, if the API server answers its probe only with credentials.
+func TestUnprovable(t *testing.T) {
+	s := live(t)
+	before := files(t, s)
+	s.FakeHost.On.Fetch = func(_ context.Context, p host.Probe) ([]byte, error) {
+		return nil, &host.ProbeError{URL: p.URL, Status: 401}
+	}
+	for _, change := range []func(*testing.T, *phasetest.Stage) error{run, toStored} {
+		fact.Error(t, change(t, s), fault.ComponentProbe, "kube-apiserver")
+		if diff := cmp.Diff(before, files(t, s)); diff != "" || len(s.FakeHost.Jobs) > 0 || s.Holder(t) != "" || state(t, s) != "" {
+			t.Errorf("did %q; %q holds the Lease; files:\n%s", s.FakeHost.Jobs, s.Holder(t), diff)
+		}
 	}
 }
 

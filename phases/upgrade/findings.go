@@ -48,7 +48,9 @@ const expiryWarning = 30 * 24 * time.Hour
 // hostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
 func hostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
 	images, _ := node.Images(env) // the check for edits reports static Pods that can't be made
-	return slices.Concat(edits.KubeletFindings(ctx, env), certificateFindings(env), strayManifests(env), node.EncryptionFileFindings(env), imageFindings(ctx, env, images), etcdFindings(members),
+	// UnprovableComponents comes first, because others may use up the time waiting for the API.
+	return slices.Concat(node.UnprovableComponents(ctx, env), edits.KubeletFindings(ctx, env), certificateFindings(env), strayManifests(env),
+		node.EncryptionFileFindings(env), imageFindings(ctx, env, images), etcdFindings(members),
 		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, images)...))
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -124,6 +125,21 @@ func TestUpgradeFindingsShown(t *testing.T) {
 		all.WriteString(f.String() + "\n")
 	}
 	phasetest.Shows(t, "upgrade-findings", all.String())
+}
+
+// TestUnprovable: an upgrade is refused before it stops a component that answers its probe only with credentials.
+func TestUnprovable(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	equipped{s.FakeHost, "none", 50 << 30}.set()
+	s.FakeHost.On.Fetch = func(_ context.Context, p host.Probe) ([]byte, error) {
+		if strings.Contains(p.URL, ":6443/") {
+			return nil, &host.ProbeError{URL: p.URL, Status: 401}
+		}
+		return nil, nil
+	}
+	found := slices.DeleteFunc(hostFindings(t.Context(), s.Env, nil), func(f fault.Finding) bool { return f.Name != fault.ComponentProbe })
+	phasetest.CheckFindings(t, found, phasetest.FoundAs{Name: "error ComponentProbe", Facts: []string{"kube-apiserver", "401"}})
+	fact.Error(t, runUpgradePreflight(t.Context(), s.Env), fault.ComponentProbe)
 }
 
 // TestStrayManifests: the operator's own static Pods aren't reported.

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestUnprovableComponents: a component whose probe can't show its health is found while it still runs. One that's down isn't.
+func TestUnprovableComponents(t *testing.T) {
+	const scheduler = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+	probed := func(t *testing.T, s *phasetest.Stage, probe *corev1.Probe) {
+		pod, err := manifests.DecodePod([]byte(s.Get(t, scheduler)))
+		phasetest.Fatal(t, err)
+		pod.Spec.Containers[0].LivenessProbe = probe
+		data, err := manifests.Encode(pod)
+		phasetest.Fatal(t, err)
+		s.Put(t, scheduler, string(data))
+	}
+	answers := func(path string, err error) func(*testing.T, *phasetest.Stage) {
+		return func(_ *testing.T, s *phasetest.Stage) {
+			s.FakeHost.On.Fetch = func(_ context.Context, p host.Probe) ([]byte, error) {
+				if strings.HasSuffix(p.URL, path) {
+					return nil, err
+				}
+				return nil, nil
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*testing.T, *phasetest.Stage)
+		want   []phasetest.FoundAs
+	}{
+		"healthy":      {change: answers("", nil)},
+		"down":         {change: answers("", errors.New("connection refused"))},
+		"not ready":    {change: answers(":6443/livez", &host.ProbeError{Status: 500})},
+		"unauthorized": {answers(":6443/livez", &host.ProbeError{Status: 401}), []phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-apiserver"}}}},
+		"forbidden":    {answers(":10259/livez", &host.ProbeError{Status: 403}), []phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-scheduler"}}}},
+		"no probe": {
+			func(t *testing.T, s *phasetest.Stage) { probed(t, s, nil) },
+			[]phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-scheduler", scheduler}}},
+		},
+		"a program": {func(t *testing.T, s *phasetest.Stage) {
+			probed(t, s, &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/probe"}}}})
+		}, []phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-scheduler", scheduler}}}},
+		"no Pod": {
+			func(t *testing.T, s *phasetest.Stage) { s.Put(t, scheduler, "a: [") },
+			[]phasetest.FoundAs{{Name: "unchecked ComponentProbe", Facts: []string{"kube-scheduler", scheduler}}},
+		},
+		"a plan": {
+			func(_ *testing.T, s *phasetest.Stage) { s.Env.Host = plan.NewOverlay(s.FakeHost, func(host.Action) {}) },
+			[]phasetest.FoundAs{{Name: "unchecked ComponentProbe"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			test.change(t, s)
+			phasetest.CheckFindings(t, node.UnprovableComponents(t.Context(), s.Env), test.want...)
+		})
+	}
+}
