@@ -12,7 +12,7 @@ import (
 )
 
 // Pace is how many bytes per second are read or written beside an etcd that serves clients with the same disk and processors. Zero
-// is no limit.
+// is no limit. Reading and writing end with their context.
 type Pace int
 
 // maxRequests is how many bytes go without a pause.
@@ -21,7 +21,7 @@ const maxRequests = 64 << 10
 // keeper returns a function that is told of n more bytes, and waits until they're due.
 func (p Pace) keeper(ctx context.Context) func(n int) error {
 	if p == 0 {
-		return func(int) error { return nil }
+		return func(int) error { return context.Cause(ctx) }
 	}
 	limiter := rate.NewLimiter(rate.Limit(p), maxRequests)
 	return func(n int) error {
@@ -34,7 +34,7 @@ func (p Pace) keeper(ctx context.Context) func(n int) error {
 	}
 }
 
-// Writer writes to w at this pace.
+// Writer writes to w at this pace, until ctx ends.
 func (p Pace) Writer(ctx context.Context, w io.Writer) io.Writer {
 	return pacedWriter{w, p.keeper(ctx)}
 }

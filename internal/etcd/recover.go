@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"math"
@@ -88,14 +89,14 @@ func (s *Survivor) Pending() int { return s.changes(s.Applied, s.last()) }
 
 // WriteReplay makes data with which an etcd adds the pending changes to the database when it starts. It's that of a cluster with
 // random IDs and one member, which has no business with the members of the survivor's cluster. dir is empty, and will become etcd's
-// data directory.
-func (s *Survivor) WriteReplay(dir, name, peerURL string) error {
+// data directory. Copying ends with ctx.
+func (s *Survivor) WriteReplay(ctx context.Context, dir, name, peerURL string) error {
 	ids, m := newMember(name, peerURL)
 	dir = filepath.Join(dir, "member")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	err := restoreDatabase(dir, s.copyDatabase, func(tx *bbolt.Tx) (err error) {
+	err := restoreDatabase(dir, s.copyDatabase(ctx), func(tx *bbolt.Tx) (err error) {
 		defer recoverDamage(&err)()
 		return replaceMembers(tx, m)
 	})
@@ -115,19 +116,21 @@ func (s *Survivor) WriteReplay(dir, name, peerURL string) error {
 }
 
 // WriteRenewed makes the data of a new cluster, as Restore does from a snapshot. Nothing may be pending.
-func (s *Survivor) WriteRenewed(dir, name, peerURL string) (Data, error) {
+func (s *Survivor) WriteRenewed(ctx context.Context, dir, name, peerURL string) (Data, error) {
 	ids, m := newMember(name, peerURL)
 	if pending := s.Pending(); pending > 0 {
 		return ids, errors.Errorf("%s lacks changes that are in the log: %d", s.database.Name(), pending)
 	}
-	err := restoreDatabase(dir, s.copyDatabase, func(tx *bbolt.Tx) error { return rewrite(tx, m, 0) })
+	err := restoreDatabase(dir, s.copyDatabase(ctx), func(tx *bbolt.Tx) error { return rewrite(tx, m, 0) })
 	if err == nil {
 		err = restoreLog(dir, ids, m)
 	}
 	return ids, errors.WithMessage(err, s.database.Name())
 }
 
-func (s *Survivor) copyDatabase(f *os.File) error {
-	_, err := io.Copy(f, io.NewSectionReader(s.database, 0, math.MaxInt64))
-	return err
+func (s *Survivor) copyDatabase(ctx context.Context) func(*os.File) error {
+	return func(f *os.File) error {
+		_, err := io.Copy(Pace(0).Writer(ctx, f), io.NewSectionReader(s.database, 0, math.MaxInt64))
+		return err
+	}
 }

@@ -243,7 +243,7 @@ func TestSurvivor(t *testing.T) {
 				t.Fatalf("%+v, %v", s, err)
 			}
 			dir := t.TempDir()
-			if err := s.WriteReplay(dir, "cp-1", peer("cp-1")); err != nil {
+			if err := s.WriteReplay(t.Context(), dir, "cp-1", peer("cp-1")); err != nil {
 				t.Fatal(err)
 			}
 			dir += "/member"
@@ -267,7 +267,7 @@ func TestSurvivor(t *testing.T) {
 			hasMember(t, dir, made.Member, test.applied, 6)
 
 			dir = t.TempDir()
-			ids, err := s.WriteRenewed(dir, "cp-1", peer("cp-1"))
+			ids, err := s.WriteRenewed(t.Context(), dir, "cp-1", peer("cp-1"))
 			if test.pending > 0 {
 				fact.Error(t, err, fmt.Sprint(test.pending))
 				return

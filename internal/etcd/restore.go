@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
@@ -60,11 +61,12 @@ const firstIndex, firstTerm = 1, 1
 // is RevisionBump above the newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0.
 // It's at least the present time in microseconds, and etcd can't write a million times a second. So even if the same or an older
 // snapshot is restored again, and nobody knows the last revision, no revision is given out twice, as long as clocks are right and
-// RevisionBump microseconds (17 minutes) pass between two restores. All revisions up to the new revision are compacted.
+// RevisionBump microseconds (17 minutes) pass between two restores. All revisions up to the new revision are compacted. Copying ends
+// with ctx.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
-func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64, now time.Time) (Data, error) {
+func Restore(ctx context.Context, snapshot *os.File, dir, name, peerURL string, atLeast int64, now time.Time) (Data, error) {
 	ids, m := newMember(name, peerURL)
-	err := restoreDatabase(dir, func(f *os.File) error { return copySnapshot(f, snapshot) },
+	err := restoreDatabase(dir, func(f *os.File) error { return copySnapshot(ctx, f, snapshot) },
 		func(tx *bbolt.Tx) error { return rewrite(tx, m, max(atLeast, now.UnixMicro()-RevisionBump)) })
 	if err == nil {
 		err = restoreLog(dir, ids, m)
@@ -108,9 +110,9 @@ func restoreDatabase(dir string, fill func(*os.File) error, change func(*bbolt.T
 }
 
 // copySnapshot copies a snapshot's database to f.
-func copySnapshot(f, snapshot *os.File) error {
+func copySnapshot(ctx context.Context, f, snapshot *os.File) error {
 	sum := newChecksum()
-	if _, err := io.Copy(io.MultiWriter(sum, f), io.NewSectionReader(snapshot, 0, math.MaxInt64)); err != nil {
+	if _, err := io.Copy(Pace(0).Writer(ctx, io.MultiWriter(sum, f)), io.NewSectionReader(snapshot, 0, math.MaxInt64)); err != nil {
 		return err
 	}
 	if _, err := sum.info(); err != nil {
@@ -235,11 +237,11 @@ func latestRevision(tx *bbolt.Tx) (latest int64, err error) {
 
 // restoreLog makes the log of a cluster with one member.
 func restoreLog(dir string, ids Data, m storedMember) error {
-	context, err := json.Marshal(m)
+	member, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	change, err := proto.Marshal(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: &ids.Member, Context: context})
+	change, err := proto.Marshal(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: &ids.Member, Context: member})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -31,7 +32,7 @@ func restored(t *testing.T, data []byte, dir string, atLeast int64, now time.Tim
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return Restore(f, dir, "cp-1", peer("cp-1"), atLeast, now)
+	return Restore(t.Context(), f, dir, "cp-1", peer("cp-1"), atLeast, now)
 }
 
 // TestRestore: the new member is the only one, has its own log, and its revisions are higher than all before. test/etcdutl
@@ -200,4 +201,26 @@ func withLog(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// TestCopiesEnd: an operator who ends a command needn't wait for the copy of a large database.
+func TestCopiesEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f, err := os.Open("testdata/snapshot-3.6.db")
+	fact.Error(t, err)
+	defer f.Close()
+	if _, err := Restore(ctx, f, t.TempDir(), "cp-1", peer("cp-1"), 0, time.Time{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a snapshot was restored: %v", err)
+	}
+	s := &Survivor{Log: &Log{}, database: f}
+	if _, err := s.WriteRenewed(ctx, t.TempDir(), "cp-1", peer("cp-1")); !errors.Is(err, context.Canceled) {
+		t.Errorf("data was renewed: %v", err)
+	}
+	if err := s.WriteReplay(ctx, t.TempDir(), "cp-1", peer("cp-1")); !errors.Is(err, context.Canceled) {
+		t.Errorf("data was copied for a replay: %v", err)
+	}
+	if _, err := Pace(0).VerifySnapshot(ctx, f); !errors.Is(err, context.Canceled) {
+		t.Errorf("a snapshot was verified: %v", err)
+	}
 }

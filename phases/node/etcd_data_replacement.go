@@ -114,22 +114,67 @@ func (x EtcdDataReplacement) Moved(env *step.Env) (bool, error) {
 	return host.Exists(env.Host, x.OldData)
 }
 
-// Build makes the new data with fill, as WriteTree does, after ready agrees. It starts over unless an earlier run has begun the
-// replacement.
-func (x EtcdDataReplacement) Build(env *step.Env, ready func() error, fill func(dir string) error) error {
+// Clear removes the data that a killed run was making, of this workflow or another, so that it takes no space from the next run.
+// None of it is in place: it stays once an earlier run has begun to replace the data, and so does a copy in which an etcd may run.
+func (x EtcdDataReplacement) Clear(env *step.Env) error {
+	replays, err := host.Exists(env.Host, env.Config.Paths.StaticPod(EtcdReplayName))
+	if err != nil {
+		return err
+	}
+	return x.clear(env, func(name string) bool {
+		at, ours := thisnode.ParseOldEtcdData(name)
+		return ours && at.IsZero() && !(replays && name == thisnode.EtcdReplayDir)
+	})
+}
+
+// clear removes the entries beside the new data that unneeded accepts, unless an earlier run has begun to replace the data.
+func (x EtcdDataReplacement) clear(env *step.Env, unneeded func(name string) bool) error {
 	if moved, err := x.Moved(env); err != nil || moved {
 		return err
 	}
-	if _, err := env.Host.RemoveTree(x.NewData); err != nil {
+	dir := filepath.Dir(x.NewData)
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil {
+		return host.IgnoreForbidden(host.IgnoreMissing(err))
+	}
+	for _, e := range entries {
+		if !unneeded(e.Name()) {
+			continue
+		}
+		if _, err := env.Host.RemoveTree(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Build makes the new data with fill, as WriteTree does, after ready agrees. It starts over unless an earlier run has begun the
+// replacement. fill ends with ctx, as Build does.
+func (x EtcdDataReplacement) Build(ctx context.Context, env *step.Env, ready func() error, fill func(dir string) error) error {
+	if moved, err := x.Moved(env); err != nil || moved {
+		return err
+	}
+	made := filepath.Base(x.NewData)
+	err := x.clear(env, func(name string) bool {
+		of, partial := host.LeftoverOf(name)
+		return name == made || partial && of == made
+	})
+	if err != nil {
 		return err
 	}
 	if err := ready(); err != nil {
 		return err
 	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	if err := env.Host.WriteTree(x.NewData, fill); err != nil {
 		return err
 	}
-	return x.copyOwner(env)
+	if err := x.copyOwner(env); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // copyOwner gives the new data to the owner of the old, or of its directory: etcd may run as its own user.
@@ -148,8 +193,11 @@ func (x EtcdDataReplacement) copyOwner(env *step.Env) error {
 }
 
 // Stop stops etcd and its clients, each within its own grace and at most the given one. Without its static Pod, etcd starts neither
-// with the kubelet nor after a reboot.
+// with the kubelet nor after a reboot. An operator who has ended the command stops nothing.
 func (x EtcdDataReplacement) Stop(ctx context.Context, env *step.Env, grace time.Duration) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	env.UI.Printf("Stopping the kubelet and the control plane")
 	if err := env.Host.Remove(env.Config.Paths.StaticPod(manifests.EtcdName)); err != nil {
 		return err

@@ -6,6 +6,8 @@ package node_test
 import (
 	"context"
 	"errors"
+	"io"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,4 +167,83 @@ func TestOwnEtcdCluster(t *testing.T) {
 	}
 	s.Remove(t, phasetest.EtcdLog)
 	is(0) // as before etcd's first start
+}
+
+// TestBuildEnds: an operator who ends a command while it makes data keeps a running etcd, and nothing half made.
+func TestBuildEnds(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Put(t, "/etc/kubernetes/manifests/etcd.yaml", "etcd")
+	s.Put(t, "/var/lib/etcd/member/snap/db", "data")
+	x := node.EtcdDataReplacement{Data: "/var/lib/etcd/member", NewData: "/var/lib/etcd/member.new"}
+	ended := errors.New("the operator has ended it")
+	for name, after := range map[string]bool{"while it reads": false, "once all is read": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(t.Context())
+			fill := func(string) error {
+				end(ended)
+				if after {
+					return nil
+				}
+				_, err := etcd.Pace(0).Writer(ctx, io.Discard).Write([]byte("data"))
+				return err
+			}
+			if err := x.Build(ctx, s.Env, func() error { return nil }, fill); !errors.Is(err, ended) {
+				t.Errorf("it was built: %v", err)
+			}
+			if err := x.Stop(ctx, s.Env, 0); !errors.Is(err, ended) {
+				t.Errorf("it was stopped: %v", err)
+			}
+			if s.Get(t, "/etc/kubernetes/manifests/etcd.yaml") != "etcd" {
+				t.Error("etcd's static Pod is gone")
+			}
+			if made, err := host.Exists(s.Host, x.NewData); err != nil || made != after {
+				t.Errorf("new data: %t, %v", made, err)
+			}
+		})
+	}
+}
+
+// TestClear: only data that isn't in place goes, and only while nobody needs it.
+func TestClear(t *testing.T) {
+	const half, whole, half2, replay = ".member.new.slipway-ABCDEFGH", "member.new", ".member.replay.slipway-ABCDEFGH", "member.replay"
+	kept := []string{"member", "member.before-restore-2026-11-27-12-00-00", "member.new.mine", "memory"}
+	for name, c := range map[string]struct {
+		old  string
+		pod  bool // of an etcd that replays
+		left []string
+	}{
+		"a run was killed":     {"", false, nil},
+		"and had etcd stopped": {"/var/lib/etcd/member.before-x", false, nil},
+		"an etcd replays":      {"", true, []string{replay}},
+		"the data has moved":   {"/var/lib/etcd/member.before-restore-2026-11-27-12-00-00", false, []string{half, whole, half2, replay}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			for _, dir := range slices.Concat(kept, []string{half, whole, half2, replay}) {
+				s.Put(t, "/var/lib/etcd/"+dir+"/snap/db", "data")
+			}
+			if c.pod {
+				s.Put(t, s.Config.Paths.StaticPod(node.EtcdReplayName), "etcd-replay")
+			}
+			x := node.EtcdDataReplacement{Data: "/var/lib/etcd/member", NewData: "/var/lib/etcd/member.new", OldData: c.old}
+			phasetest.Fatal(t, x.Clear(s.Env))
+			fact.List(t, fixture.Entries(t, s.Root+"/var/lib/etcd"), slices.Sorted(slices.Values(slices.Concat(kept, c.left)))...)
+		})
+	}
+}
+
+// TestBuildClears: a half-built copy takes no space when a run asks for it.
+func TestBuildClears(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Put(t, "/var/lib/etcd/.member.new.slipway-ABCDEFGH/snap/db", "data")
+	s.Put(t, "/var/lib/etcd/member.replay/member/snap/db", "data") // it may be made of this
+	x := node.EtcdDataReplacement{Data: "/var/lib/etcd/member", NewData: "/var/lib/etcd/member.new"}
+	enough := errors.New("enough")
+	ready := func() error {
+		fact.List(t, fixture.Entries(t, s.Root+"/var/lib/etcd"), "member.replay")
+		return enough
+	}
+	if err := x.Build(t.Context(), s.Env, ready, nil); !errors.Is(err, enough) {
+		t.Error(err)
+	}
 }

@@ -86,9 +86,9 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 		}
 		return err
 	}
-	return r.replacement.Build(env, ready, func(dir string) error {
+	return r.replacement.Build(ctx, env, ready, func(dir string) error {
 		return r.withSurvivor(env, from, func(s *etcd.Survivor) error {
-			made, err := s.WriteRenewed(dir, r.own.Name, r.own.PeerURL)
+			made, err := s.WriteRenewed(ctx, dir, r.own.Name, r.own.PeerURL)
 			r.journal.Cluster = node.EtcdClusterText(made)
 			return err
 		})

@@ -219,6 +219,9 @@ func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
 	if err := r.replacement.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
+	if err := r.replacement.Clear(env); err != nil {
+		return err
+	}
 	return node.Check(ctx, env, append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion(r.end.copies()))...)
 }
 

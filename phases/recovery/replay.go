@@ -35,7 +35,7 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 	if moved, err := r.moved(env); err != nil || moved {
 		return err
 	}
-	if _, err := env.Host.RemoveTree(r.replayDir()); err != nil {
+	if err := r.replacement.Clear(env); err != nil {
 		return err
 	}
 	if err := r.readLog(env); err != nil {
@@ -58,9 +58,9 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 func (r *Recovery) copyForReplay(ctx context.Context, env *step.Env) error {
 	copied := node.EtcdDataReplacement{Data: r.replacement.Data, NewData: r.replayDir()}
 	ready := func() error { return node.Check(ctx, env, r.spaceQuestion(r.end.copies())) }
-	return copied.Build(env, ready, func(dir string) error {
+	return copied.Build(ctx, env, ready, func(dir string) error {
 		return r.withSurvivor(env, r.replacement.Data, func(s *etcd.Survivor) error {
-			return s.WriteReplay(dir, r.own.Name, r.own.PeerURL)
+			return s.WriteReplay(ctx, dir, r.own.Name, r.own.PeerURL)
 		})
 	})
 }

@@ -70,3 +70,25 @@ func leaveRoom(s *phasetest.Stage, r *Recovery, copies uint64) {
 	free := total/10 + copies*(uint64(r.end.size)+backup.LogsRoom)
 	s.FakeHost.Has.Space["/"] = host.Space{Free: free, Total: total, FreeInodes: 900_000, TotalInodes: 1_000_000}
 }
+
+// TestClears: what a killed run was making takes no space from the next run, whether that one had stopped etcd or not.
+func TestClears(t *testing.T) {
+	for name, stopped := range map[string]bool{"etcd runs": false, "etcd has stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := survivor(t, 3)
+			phasetest.Fatal(t, hasApplied(s.Root+member, last))
+			if stopped {
+				interrupt(t, s, member+".before-recover-x")
+			}
+			s.Put(t, phasetest.HalfBuilt+"/snap/db", "half")
+			s.Host = phasetest.Cramped{Host: s.Host, By: phasetest.HalfBuilt}
+			r, err := New(t.Context(), s.Env, Options{})
+			phasetest.Fatal(t, err)
+			phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
+			phasetest.Fatal(t, r.replay(t.Context(), s.Env))
+			if left, err := host.Exists(s.Host, phasetest.HalfBuilt); err != nil || left {
+				t.Errorf("it is left: %v", err)
+			}
+		})
+	}
+}

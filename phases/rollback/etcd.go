@@ -192,13 +192,13 @@ func (r *Rollback) buildData(ctx context.Context, env *step.Env) error {
 		}
 		return err
 	}
-	return o.replacement.Build(env, ready, func(dir string) error {
+	return o.replacement.Build(ctx, env, ready, func(dir string) error {
 		f, err := env.Host.Open(o.snapshot)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		made, err := etcd.Restore(f, dir, o.Own.Name, o.Own.PeerURL, o.Revision, env.Host.Now())
+		made, err := etcd.Restore(ctx, f, dir, o.Own.Name, o.Own.PeerURL, o.Revision, env.Host.Now())
 		r.Progress.Cluster = node.EtcdClusterText(made)
 		return err
 	})

@@ -213,3 +213,16 @@ func TestRestoreRefusesWithoutOthers(t *testing.T) {
 		fact.In(t, r.Summary(), "reset --force` on cp-2")
 	}
 }
+
+// TestRestoreClears: what a killed run was making takes no space from the next run.
+func TestRestoreClears(t *testing.T) {
+	s := phasetest.NewScene(t, rollbackScenario)
+	defer s.Close()
+	fixture.Put(t, s.Root, phasetest.HalfBuilt+"/snap/db", "half")
+	lasting := phasetest.NewLastingHost(s.Root)
+	h := phasetest.Cramped{Host: lasting, By: phasetest.HalfBuilt}
+	r, n, err := newRollback(t.Context(), noAPI(), lasting, lasting.Members(), true, io.Discard)
+	phasetest.Fatal(t, err)
+	n.IgnorePreflightErrors = []string{fault.EtcdOtherMembers}
+	phasetest.Fatal(t, r.preflight(t.Context(), &step.Env{Config: n, Host: h, Cluster: noAPI(), Etcd: lasting.Members(), UI: ui.NewLines(io.Discard, io.Discard)}))
+}

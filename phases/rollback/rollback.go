@@ -206,6 +206,9 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 		if err := r.restore.replacement.CheckPrerequisites(ctx, env); err != nil {
 			return err
 		}
+		if err := r.restore.replacement.Clear(env); err != nil {
+			return err
+		}
 	}
 	checks := append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.kubeletQuestion(env))
 	if r.restore != nil {

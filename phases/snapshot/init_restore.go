@@ -226,11 +226,11 @@ func (b *BareHost) restoreData(ctx context.Context, env *step.Env) error {
 	}
 	ready := func() error { return b.ready(ctx, env) }
 	fill := func(dir string) error {
-		made, err := b.fill(env, dir, b.Own.Name, b.Own.PeerURL, 0)
+		made, err := b.fill(ctx, env, dir, b.Own.Name, b.Own.PeerURL, 0)
 		b.journal.Cluster = node.EtcdClusterText(made)
 		return err
 	}
-	if err := b.replacement.Build(env, ready, fill); err != nil {
+	if err := b.replacement.Build(ctx, env, ready, fill); err != nil {
 		return err
 	}
 	if err := b.journal.Write(env); err != nil { // with the new cluster

@@ -259,6 +259,9 @@ func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
 	if err := r.replacement.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
+	if err := r.replacement.Clear(env); err != nil {
+		return err
+	}
 	of := preflight.Check{Name: fault.EtcdSnapshotCluster, Description: "the snapshot is of this cluster", Run: func(context.Context, preflight.View) []fault.Finding { return r.another }}
 	checks := append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion(), of, node.EtcdOthersCheck(r.Findings))
 	return node.Check(ctx, env, checks...)

@@ -71,11 +71,11 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	fill := func(dir string) error {
-		made, err := r.fill(env, dir, r.Own.Name, r.Own.PeerURL, r.journal.Revision)
+		made, err := r.fill(ctx, env, dir, r.Own.Name, r.Own.PeerURL, r.journal.Revision)
 		r.journal.Cluster = node.EtcdClusterText(made)
 		return err
 	}
-	if err := r.replacement.Build(env, ready, fill); err != nil {
+	if err := r.replacement.Build(ctx, env, ready, fill); err != nil {
 		return err
 	}
 	r.replacement.OldData = cmp.Or(r.replacement.OldData, r.replacement.OldDataPath("restore", env.Host.Now()))

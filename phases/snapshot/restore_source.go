@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	stderrors "errors"
@@ -104,14 +105,14 @@ func (s *Source) need() uint64 {
 	return bytes
 }
 
-// fill makes etcd's data in dir, an empty directory of this process's.
-func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) (etcd.Data, error) {
-	snapshot, err := s.open(env, dir)
+// fill makes etcd's data in dir, an empty directory of this process's, until ctx ends.
+func (s *Source) fill(ctx context.Context, env *step.Env, dir, name, peerURL string, atLeast int64) (etcd.Data, error) {
+	snapshot, err := s.open(ctx, env, dir)
 	if err != nil {
 		return etcd.Data{}, err
 	}
 	defer snapshot.Close()
-	return etcd.Restore(snapshot, dir, name, peerURL, atLeast, env.Host.Now())
+	return etcd.Restore(ctx, snapshot, dir, name, peerURL, atLeast, env.Host.Now())
 }
 
 var errAnother = errors.New("it no longer holds the snapshot that this command read when it began")
@@ -137,7 +138,7 @@ func (s *Source) openPlain(env *step.Env) (*os.File, error) {
 }
 
 // open returns the snapshot. A sealed one is decrypted to a file in dir, whose name goes at once, and which has to be whole.
-func (s *Source) open(env *step.Env, dir string) (*os.File, error) {
+func (s *Source) open(ctx context.Context, env *step.Env, dir string) (*os.File, error) {
 	if !snapshots.IsSealed(s.File) {
 		return s.openPlain(env)
 	}
@@ -155,10 +156,10 @@ func (s *Source) open(env *step.Env, dir string) (*os.File, error) {
 		return nil, errors.WithStack(err)
 	}
 	if err = os.Remove(path); err == nil {
-		_, err = io.Copy(f, in.Snapshot)
+		_, err = io.Copy(etcd.Pace(0).Writer(ctx, f), in.Snapshot)
 	}
 	if err == nil {
-		_, err = etcd.VerifySnapshot(f)
+		_, err = etcd.Pace(0).VerifySnapshot(ctx, f)
 	}
 	if err != nil {
 		return nil, stderrors.Join(errors.WithMessage(err, s.File), f.Close())

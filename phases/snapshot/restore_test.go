@@ -313,7 +313,7 @@ func TestRestoreOfAnother(t *testing.T) {
 			phasetest.Fatal(t, err)
 			source := &Source{File: path, With: with}
 			phasetest.Fatal(t, source.read(s.Env))
-			_, err = source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0)
+			_, err = source.fill(t.Context(), s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0)
 			phasetest.Fatal(t, err)
 
 			m.file = "internal/etcd/testdata/snapshot-3.7.db"
@@ -321,7 +321,7 @@ func TestRestoreOfAnother(t *testing.T) {
 			again, err := Save(t.Context(), s.Env, options)
 			phasetest.Fatal(t, err)
 			s.Put(t, path, s.Get(t, again))
-			_, err = source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0)
+			_, err = source.fill(t.Context(), s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0)
 			fact.Error(t, err, path)
 		})
 	}
@@ -495,4 +495,32 @@ func TestRestoreOfFullEtcd(t *testing.T) {
 	fact.In(t, s.Said.String(), "NOSPACE")
 	_, err = node.AcquireLeaseIfReachable(t.Context(), s.Env, node.ForRenewal)
 	fact.Error(t, err, "ErrNoSpace")
+}
+
+// TestRestoreClears: what a killed run was making takes no space from the next run.
+func TestRestoreClears(t *testing.T) {
+	s, _, path := alone(t)
+	s.Put(t, phasetest.HalfBuilt+"/snap/db", "half")
+	s.Host = phasetest.Cramped{Host: s.Host, By: phasetest.HalfBuilt}
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
+}
+
+// TestRestoreEnds: an operator who ends a restore while it makes etcd's data keeps a running etcd.
+func TestRestoreEnds(t *testing.T) {
+	s, _, path := alone(t)
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.replaceWithLease(ctx, s.Env, node.Lease{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if s.Get(t, etcdPod) != r.journal.Manifest {
+		t.Error("etcd's static Pod is gone")
+	}
+	if entries := fixture.Entries(t, s.Root+"/var/lib/etcd"); len(entries) > 1 {
+		t.Errorf("it left %v", entries)
+	}
 }

@@ -182,7 +182,7 @@ func (e *etcdProcess) recovers() {
 	e.replaces(e.dir, replay, func(s *etcd.Survivor, dir string) error {
 		pending = s.Pending()
 		e.Logf("entry %d of term %d, committed %d, in the database %d, uncertain %d, to replay %d", s.Index, s.Term, s.Committed, s.Applied, s.Uncertain(s.Applied), pending)
-		return s.WriteReplay(dir, e.name, e.peerURL)
+		return s.WriteReplay(context.Background(), dir, e.name, e.peerURL)
 	})
 	before := e.dir
 	e.dir = e.TempDir()
@@ -195,7 +195,7 @@ func (e *etcdProcess) recovers() {
 		e.dir = after
 	}
 	e.replaces(before, filepath.Join(e.dir, "member"), func(s *etcd.Survivor, dir string) error {
-		_, err := s.WriteRenewed(dir, e.name, e.peerURL)
+		_, err := s.WriteRenewed(context.Background(), dir, e.name, e.peerURL)
 		return err
 	})
 	e.start("--log-level=error")

@@ -128,7 +128,7 @@ func (e *etcdProcess) restores(path string, latest int64) (ids etcd.Data) {
 			return err
 		}
 		defer f.Close()
-		ids, err = etcd.Restore(f, dir, e.name, e.peerURL, latest, time.Now())
+		ids, err = etcd.Restore(context.Background(), f, dir, e.name, e.peerURL, latest, time.Now())
 		return err
 	})
 	if err != nil {

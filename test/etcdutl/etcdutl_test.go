@@ -50,7 +50,7 @@ func TestRestore(t *testing.T) {
 		if err := os.Mkdir(ours, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := etcd.Restore(f, ours, name, peerURL, 0, time.Time{}); err != nil {
+		if _, err := etcd.Restore(t.Context(), f, ours, name, peerURL, 0, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(describe(t, filepath.Join(theirs, "member")), describe(t, ours)); diff != "" {

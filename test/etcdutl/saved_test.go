@@ -72,7 +72,7 @@ func TestSaved(t *testing.T) {
 			SnapshotPath: path, Name: name, OutputDataDir: t.TempDir(), PeerURLs: []string{peerURL}, InitialCluster: name + "=" + peerURL,
 			InitialClusterToken: "t",
 		}))
-		_, err = etcd.Restore(in, t.TempDir(), name, peerURL, 0, time.Time{})
+		_, err = etcd.Restore(t.Context(), in, t.TempDir(), name, peerURL, 0, time.Time{})
 		must(t, err)
 	}
 }

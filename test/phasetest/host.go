@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -90,3 +91,21 @@ func Stamps(t *testing.T, root string) map[string]string {
 	}
 	return out
 }
+
+// Cramped is a host without free space for as long as By exists.
+type Cramped struct {
+	host.Host
+	By string
+}
+
+// Space is the free space of a path's file system.
+func (c Cramped) Space(path string) (host.Space, error) {
+	space, err := c.Host.Space(path)
+	if there, _ := host.Exists(c.Host, c.By); there {
+		space.Free = 0
+	}
+	return space, err
+}
+
+// HalfBuilt is the path of a copy of etcd's data that a killed run has left.
+const HalfBuilt = "/var/lib/etcd/.member.new.slipway-ABCDEFGH"
