@@ -45,6 +45,13 @@ func (p Peer) Foreign(cluster uint64) bool {
 	return p.Alive() && (p.Stranger || cluster != 0 && p.Cluster != 0 && p.Cluster != cluster)
 }
 
+// Lacks reports whether an etcd of this host's CA answers at the URL, and the member with this ID isn't among its members. An ID of 0 is
+// unknown.
+func (p Peer) Lacks(id uint64) bool {
+	return id != 0 && p.Err == nil && !p.Stranger && len(p.Members) > 0 &&
+		!slices.ContainsFunc(p.Members, func(m Member) bool { return m.ID == id })
+}
+
 // Alive reports whether something at the URL accepts connections. It's the etcd, even if its answer is of no use: a certificate may have
 // expired, or this host's clock may be wrong.
 func (p Peer) Alive() bool { return p.Err == nil || errors.As(p.Err, new(AcceptedError)) }

@@ -44,6 +44,9 @@ type EtcdOthers struct {
 	// plan.
 	known, planned bool
 	unread         string
+	// id is the ID of this node's member by its data, 0 if unknown. former is set if a list of members lacks it.
+	id     uint64
+	former bool
 }
 
 // otherMember may be a member of etcd beside this node's. Its name is empty if unknown.
@@ -71,7 +74,7 @@ func (o *EtcdOthers) othersRun() string {
 }
 
 func (o *EtcdOthers) resetOthers() string {
-	return "run `slipway reset` on " + strings.Join(o.Running, ", then on ")
+	return o.UnlessNeeded() + "run `slipway reset` on " + strings.Join(o.Running, ", then on ")
 }
 
 // Find finds the others, and asks them whether they run.
@@ -86,6 +89,9 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.At(o.Own.PeerURLs()...) && m.Answers })
 	if own >= 0 {
 		o.Revision, o.Cluster = all[own].Status.Revision, all[own].Cluster
+	}
+	if data, err := OwnEtcdData(env); err == nil && own < 0 { // a member that answers is one
+		o.id = data.Member
 	}
 	o.gather(ctx, env, all, own >= 0)
 	o.askOthers(ctx, env)
@@ -119,8 +125,13 @@ func isAmong(all []etcd.Health, m *otherMember) bool {
 // gather notes all possible members: from etcd itself, the data on this host, the snapshot, the static Pods, and the Nodes of
 // control planes. answered says whether this node's etcd has answered clients.
 func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
+	var listed []etcd.Member
 	for _, m := range all {
 		o.noteMember(m.Member).answers(m.Answers)
+		listed = append(listed, m.Member)
+	}
+	if !answered {
+		o.noteFormer(listed)
 	}
 	for _, m := range slices.Concat(o.Earlier, thisnode.KnownEtcdMembers(env.Host, env.Config.Paths)) {
 		o.noteMember(m)
@@ -150,6 +161,7 @@ func (o *EtcdOthers) gatherPresent(ctx context.Context, env *step.Env) {
 		for _, m := range members {
 			o.noteMember(m)
 		}
+		o.noteFormer(members)
 		o.known = len(members) > 0
 		return err
 	})
@@ -239,6 +251,7 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 		}
 	}
 	for _, peer := range env.Etcd.Peers(ctx, urls) {
+		o.former = o.former || peer.Lacks(o.id)
 		for _, m := range o.members {
 			switch {
 			case !slices.Contains(m.urls, peer.URL):

@@ -26,13 +26,51 @@ func ForeignSign(peer etcd.Peer) string {
 	return "it names no cluster of etcd"
 }
 
+// formerAdvice is for a host whose member others don't list: they may have the cluster's present data, which a reset destroys.
+const formerAdvice = "this host's member is missing from the others' list of members, so they may have the cluster's present data: look at " +
+	"`slipway etcd status` on each control plane. If they have it, run `slipway reset --force` here and join this host again, or restore a snapshot there"
+
+// UnlessNeeded begins a remedy that destroys the others' data then.
+const UnlessNeeded = formerAdvice + ". Only if nothing in their data is needed, "
+
+// UnlessNeeded is the constant; empty if no list of members lacks this node's.
+func (o *EtcdOthers) UnlessNeeded() string {
+	if !o.former {
+		return ""
+	}
+	return UnlessNeeded
+}
+
+// noteFormer looks for this node's member in an etcd's list of members. Its ID counts, if it's known: another may have its URL by now.
+func (o *EtcdOthers) noteFormer(members []etcd.Member) {
+	own := func(m etcd.Member) bool {
+		if o.id == 0 || m.ID == 0 {
+			return m.At(o.Own.PeerURLs()...)
+		}
+		return m.ID == o.id
+	}
+	o.former = o.former || len(members) > 0 && !slices.ContainsFunc(members, own)
+}
+
+// Doubt follows the names of others that must not run; empty if no list of members lacks this node's.
+func (o *EtcdOthers) Doubt() string {
+	if !o.former {
+		return ""
+	}
+	return ". But " + formerAdvice
+}
+
 // NewForeignFinding is a finding about answers that aren't known to be of a member of this etcd.
 func NewForeignFinding(answers ...etcd.Peer) fault.Finding {
 	var texts []string
+	remedy := "if it is a former member of this etcd, run `slipway reset` on its host; "
 	for _, peer := range answers {
 		texts = append(texts, fmt.Sprintf("%s (%s)", peer.URL, ForeignSign(peer)))
+		if !peer.Stranger { // etcd was restored or recovered there, or here
+			remedy = UnlessNeeded + "run `slipway reset` on its host; "
+		}
 	}
-	return fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "if it is a former member of this etcd, run `slipway reset` on its host; "+
+	return fault.NewFinding(fault.EtcdOtherMembers, fault.Error, remedy+
 		"if the address belongs to another host now, use --ignore-preflight-errors="+fault.EtcdOtherMembers,
 		"something answers where a member of this etcd was, and does not show that it is one: %s. A member would carry on with its own data",
 		strings.Join(texts, ", "))
@@ -64,6 +102,10 @@ func (o *EtcdOthers) Findings() (found []fault.Finding) {
 
 // unsure are the members that may run.
 func (o *EtcdOthers) unsure() []fault.Finding {
+	start, startOwn := "start them and run `slipway reset` there, or ", "start this node's etcd, or "
+	if o.former {
+		start, startOwn = "start them; "+UnlessNeeded+"run `slipway reset` there, or ", "start this node's etcd; "+UnlessNeeded
+	}
 	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
 	switch {
 	case o.planned:
@@ -73,10 +115,10 @@ func (o *EtcdOthers) unsure() []fault.Finding {
 		for _, m := range slices.DeleteFunc(slices.Clone(o.members), func(m *otherMember) bool { return m.runs || len(m.foreign) > 0 }) {
 			why = append(why, m.label()+" ("+cmp.Or(strings.Join(m.why, "; "), "its address is not known")+")")
 		}
-		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start them and run `slipway reset` there, or "+remedy,
+		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, start+remedy,
 			"other members of etcd do not answer, so it is not known whether they run: %s. They would carry on with their own data", strings.Join(why, ", "))}
 	case !o.known:
-		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start this node's etcd, or "+remedy,
+		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, startOwn+remedy,
 			"it is not known which members etcd has now: neither this node's etcd nor the API answers, and its data does not say (%s). Others may have joined since the snapshot, and would carry on with their own data", o.unread)}
 	}
 	return nil

@@ -119,3 +119,90 @@ func TestOthersElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// removed is an etcd whose members answer at their peer URLs, and don't list this node's.
+type removed struct {
+	etcd.Etcd
+	cluster uint64
+	silent  bool
+}
+
+func (removed) Health(context.Context) ([]etcd.Health, error) {
+	return nil, errors.New("connection refused")
+}
+
+func (r removed) Peers(_ context.Context, urls []string) []etcd.Peer {
+	all := phasetest.Silent(urls)
+	for i := range all {
+		if all[i].URL == "https://cp-2:2380" && !r.silent {
+			all[i] = etcd.Peer{URL: all[i].URL, Cluster: r.cluster, Members: []etcd.Member{{ID: 2, Name: "cp-2", PeerURL: "https://cp-2:2380"}}}
+		}
+	}
+	return all
+}
+
+// TestOthersOfFormerMember: a host that may have the cluster's present data isn't reset before the operator has looked.
+func TestOthersOfFormerMember(t *testing.T) {
+	const safe = "`slipway reset --force` here"
+	for name, c := range map[string]struct {
+		answers removed
+		stored  []etcd.Member // by its own data
+		former  bool
+	}{
+		"removed, as others say":        {removed{cluster: 0xc}, nil, true},
+		"removed, as its own data says": {removed{silent: true}, []etcd.Member{{ID: 2, Name: "cp-2", PeerURL: "https://cp-2:2380"}}, true},
+		"still a member":                {removed{silent: true}, []etcd.Member{{ID: 0xa, Name: "cp-1", PeerURL: phasetest.OwnPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://cp-2:2380"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			manifest, err := manifests.Encode(manifests.Etcd(s.Config, manifests.HostView{}, nil))
+			phasetest.Fatal(t, err)
+			s.Put(t, "/etc/kubernetes/manifests/etcd.yaml", string(manifest))
+			s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0xa, 0xc, true))
+			s.Etcd = storing{c.answers, c.stored}
+			o := node.EtcdOthers{Own: manifests.LocalMember{Name: "cp-1", PeerURL: phasetest.OwnPeer}, Data: "/var/lib/etcd/member",
+				Earlier: []etcd.Member{{Name: "cp-2", PeerURL: "https://cp-2:2380"}}}
+			again := o
+			phasetest.Fatal(t, o.Find(t.Context(), s.Env))
+			for _, f := range o.Findings() {
+				if strings.Contains(f.Remedy, safe) != c.former {
+					t.Errorf("former: %t: %s", c.former, f)
+				}
+			}
+			if strings.Contains(o.Doubt(), safe) != c.former {
+				t.Errorf("former: %t: %q", c.former, o.Doubt())
+			}
+			if err := again.Ask(t.Context(), s.Env, "run this again"); !c.answers.silent {
+				fact.In(t, fault.Remedy(err), safe, "cp-2")
+			}
+		})
+	}
+}
+
+// storing is an etcd whose member on this node tells its peers who the members are, as its data has them.
+type storing struct {
+	removed
+	own []etcd.Member
+}
+
+func (s storing) Peers(ctx context.Context, urls []string) []etcd.Peer {
+	all := s.removed.Peers(ctx, urls)
+	for i := range all {
+		if all[i].URL == phasetest.OwnPeer {
+			all[i] = etcd.Peer{URL: all[i].URL, Members: s.own}
+		}
+	}
+	return all
+}
+
+// TestForeignFinding: an etcd of this host's CA in another cluster may be the restored one, and is nothing to reset at once.
+func TestForeignFinding(t *testing.T) {
+	restored := node.NewForeignFinding(etcd.Peer{URL: "https://cp-2:2380", Cluster: 8})
+	stranger := node.NewForeignFinding(etcd.Peer{URL: "https://cp-2:2380", Stranger: true, Err: etcd.AcceptedError{Err: x509.UnknownAuthorityError{}}})
+	for _, f := range []fault.Finding{restored, stranger} {
+		fact.In(t, f.Remedy, "`slipway reset`", "--ignore-preflight-errors=EtcdOtherMembers")
+	}
+	if !strings.Contains(restored.Remedy, "`slipway reset --force` here") || strings.Contains(stranger.Remedy, "`slipway reset --force` here") {
+		t.Errorf("restored: %s\nstranger: %s", restored.Remedy, stranger.Remedy)
+	}
+}

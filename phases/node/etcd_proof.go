@@ -36,8 +36,11 @@ func (x EtcdDataReplacement) CheckData(env *step.Env, cluster string) error {
 	}
 	data, err := etcd.ReadData(head)
 	if have := EtcdClusterText(data); err == nil && have != cluster {
-		err = fault.New(fmt.Sprintf("%s has the data of the etcd cluster %s, and the new data is of cluster %s: another program has replaced it", x.Data, have, cluster),
-			"find out which; `slipway etcd restore` of another snapshot, or of a copy, starts over, and `slipway reset` abandons the restore on a new host")
+		remedy := "find out which; `slipway reset` abandons the restore on this new host"
+		if x.OldData != "" {
+			remedy = "find out which; etcd's data from before is in " + x.OldData + ". `slipway etcd restore` of another snapshot, or of a copy, starts over"
+		}
+		err = fault.New(fmt.Sprintf("%s has the data of the etcd cluster %s, and the new data is of cluster %s: another program has replaced it", x.Data, have, cluster), remedy)
 	}
 	return errors.WithMessage(err, dir)
 }
@@ -54,7 +57,8 @@ func CheckServedCluster(ctx context.Context, env *step.Env, cluster string) erro
 	for _, m := range members {
 		if have := EtcdClusterText(etcd.Data{Cluster: m.Cluster}); have != cluster {
 			return fault.New(fmt.Sprintf("an etcd of cluster %s answers, and the new data is of cluster %s: this host's etcd does not use that data, or a former member runs", have, cluster),
-				"see which directory etcd's static Pod names, and run `slipway reset` on the hosts of former members; then run this again")
+				"see which directory etcd's static Pod names. If it's right, another host's etcd answers: see which has the data that is needed (`slipway etcd status` on each "+
+					"control plane), and run `slipway reset --force` on hosts of the other etcd, never on this one while its data is needed; then run this again")
 		}
 	}
 	return nil
@@ -70,6 +74,7 @@ func CheckEtcdStartable(env *step.Env) error {
 	if err != nil {
 		return errors.WithMessage(err, manifests.EtcdName)
 	}
+	x.OldData = j.OldData
 	here, err := host.Exists(env.Host, x.Data)
 	if err == nil && here {
 		err = x.CheckData(env, j.Cluster)

@@ -37,7 +37,8 @@ func (r *Recovery) ask(ctx context.Context, env *step.Env) error {
 	i := r.findOwn(all)
 	switch {
 	case i < 0:
-		return fault.New(fmt.Sprintf("etcd's list of members doesn't have this host's, %s (%s)", r.own.Name, r.own.PeerURL), "recover on another control plane")
+		return fault.New(fmt.Sprintf("etcd's list of members doesn't have this host's, %s (%s)", r.own.Name, r.own.PeerURL),
+			"if another host has the data of a present member ("+labels(all)+"), recover there, unless etcd still works. Then run `slipway reset --force` here, and join this host again")
 	case all[i].Learner:
 		return fault.New("this host's member "+r.own.Name+" is a learner, which may lack committed changes", "recover on another control plane")
 	}

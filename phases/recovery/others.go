@@ -105,6 +105,11 @@ func (s observations) alive(m etcd.Member) bool {
 		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
 }
 
+// lacks reports whether the etcd at a member's addresses doesn't list the member with this ID.
+func (s observations) lacks(m etcd.Member, id uint64) bool {
+	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return m.At(p.URL) && p.Lacks(id) })
+}
+
 func (s observations) silent(m etcd.Member) bool { return !s.alive(m) && s.peer(m).Silent() }
 
 // checkQuorumLost fails while a quorum is possible, and names the members that aren't silent and aren't given up.
@@ -112,11 +117,17 @@ func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 	voters := len(without(all, func(m etcd.Member) bool { return m.Learner }))
 	alive := without(r.others, func(m etcd.Member) bool { return !seen.alive(m) })
 	running := without(alive, func(m etcd.Member) bool { return m.Learner })
+	enough := len(running)+1 >= etcd.Majority(voters)
+	strange := without(r.others, func(m etcd.Member) bool { return !seen.lacks(m, r.end.member) || !enough && r.isAbandoned(m) })
 	switch {
 	case voters == 1:
 		return fault.New("this host's member is the only voter of etcd, so no quorum is lost",
 			"`slipway diagnose` says why etcd does not work; if its data is damaged, restore a snapshot (`slipway etcd restore`)")
-	case len(running)+1 >= etcd.Majority(voters):
+	case len(strange) > 0:
+		return fault.New(fmt.Sprintf("an etcd that does not have this host's member runs on the hosts of %s: the member was removed, or etcd was restored or recovered there. %s",
+			labels(strange), r.end),
+			node.UnlessNeeded+"run `slipway reset --force` on their hosts, and then this again with "+r.abandon(strange))
+	case enough:
 		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s. %s%s",
 			len(running)+1, voters, labels(running), etcd.Majority(voters), seen.trouble(running), r.end, r.compare(running, seen.health)),
 			"see what keeps them from working together: `slipway diagnose` on their hosts. Where etcd's data is lost for good, stop etcd (`slipway reset --force` there), and "+

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -361,5 +362,60 @@ func TestReplayPod(t *testing.T) {
 	fact.List(t, c.Command[len(c.Command)-3:], "--data-dir=/var/lib/etcd/member.replay", "--listen-client-urls=https://127.0.0.77:2379", "--listen-peer-urls=https://127.0.0.77:2380")
 	if decoded.Name != replayName || c.Name != replayName || c.LivenessProbe.HTTPGet.Path != "/readyz" || node.EtcdDataDir(pod) != "/var/lib/etcd/member.replay" {
 		t.Errorf("%s", pod)
+	}
+}
+
+// departed is an etcd whose other members, or some of them, list this host's no more. They're in another cluster if its ID isn't 0.
+type departed struct {
+	*lostQuorum
+	answer  []string
+	cluster uint64
+}
+
+func (d departed) Peers(ctx context.Context, urls []string) []etcd.Peer {
+	found := d.lostQuorum.Peers(ctx, urls)
+	for i := range found {
+		for _, m := range d.all[1:] {
+			if m.At(found[i].URL) && slices.Contains(d.answer, m.Name) {
+				found[i] = etcd.Peer{URL: found[i].URL, Members: d.all[1:], Cluster: d.cluster}
+			}
+		}
+	}
+	return found
+}
+
+// TestFormerMember: a member that was removed doesn't have the others reset, nor a host on which etcd was restored or recovered. The
+// operator can still give up one that couldn't make a quorum with this host's.
+func TestFormerMember(t *testing.T) {
+	for name, c := range map[string]struct {
+		departed
+		voters int
+		Options
+		facts []string
+	}{
+		"it was removed":               {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{}, []string{"cp-2, cp-3:", "`slipway reset --force` here"}},
+		"one of them answers":          {departed{answer: []string{"cp-3"}, cluster: 0xc}, 5, Options{}, []string{"cp-3:", "`slipway reset --force` here"}},
+		"they are given up":            {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{Abandon: []string{"cp-2", "cp-3"}}, []string{"`slipway reset --force` here"}},
+		"restored there":               {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{}, []string{"cp-2:", "`slipway reset --force` here"}},
+		"restored there, and given up": {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{Abandon: []string{"cp-2"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, q := survivor(t, c.voters)
+			c.lostQuorum = q
+			s.Etcd = c.departed
+			_, err := New(t.Context(), s.Env, c.Options)
+			if len(c.facts) == 0 {
+				phasetest.Fatal(t, err)
+				return
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			told := err.Error() + "; " + fault.Remedy(err)
+			fact.In(t, told, c.facts...)
+			if here, there := strings.Index(told, "`slipway reset --force` here"), strings.Index(told, "on their hosts"); there < here {
+				t.Errorf("the others' reset comes first: %s", told)
+			}
+		})
 	}
 }

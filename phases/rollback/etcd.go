@@ -132,7 +132,7 @@ func (o *restore) lossSummary() string {
 		text += "Everything that was written to the cluster since then is lost; how much is not known, because etcd was not asked or does not answer."
 	}
 	if len(o.Silent) > 0 {
-		text += "\nThe other members of etcd must not run any more: run `slipway reset --force` on " + strings.Join(o.Silent, ", ") +
+		text += "\nThe other members of etcd must not run any more: " + o.UnlessNeeded() + "run `slipway reset --force` on " + strings.Join(o.Silent, ", ") +
 			" first, and join these nodes again afterwards."
 	}
 	if len(o.Foreign) > 0 {

@@ -264,7 +264,7 @@ func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 			found = append(found, node.NewForeignFinding(peer))
 		case peer.Alive():
 			return fault.New(fmt.Sprintf("a member of the snapshot's etcd runs at %s. It would carry on with its own data", peer.URL),
-				"run `slipway reset` on its host, or join this host to its cluster instead")
+				"join this host to its cluster instead; only if nothing in its data is needed, run `slipway reset` on its host")
 		case errors.Is(peer.Err, etcd.ErrNotAsked):
 			found = append(found, fault.NewFinding("", fault.Unasked, "", "whether a member of etcd runs at %s", peer.URL))
 		default:

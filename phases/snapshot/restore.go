@@ -197,13 +197,13 @@ func (r *Restore) Summary() string {
 		text += "Everything that was written to the cluster since then is lost; how much is not known, because etcd does not answer."
 	}
 	if len(r.Running) > 0 {
-		text += "\nThese members of etcd run, and have to be reset first: " + strings.Join(r.Running, ", ")
+		text += "\nThese members of etcd run, and have to be reset first: " + strings.Join(r.Running, ", ") + r.Doubt()
 	}
 	if len(r.Foreign) > 0 {
 		text += "\nThese members of etcd must never run again; another host may have their address: " + strings.Join(r.Foreign, ", ")
 	}
 	if len(r.Silent) > 0 {
-		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")
+		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ") + r.Doubt()
 	}
 	if slices.Contains(r.record.Alarms, "NOSPACE") {
 		text += "\nThe snapshot was taken while etcd was full (alarm NOSPACE): once etcd runs with it, run `slipway etcd defrag`, and then this command again"
@@ -215,15 +215,6 @@ func (r *Restore) Summary() string {
 		text += "\nNOT CHECKED: " + doubt
 	}
 	return text
-}
-
-// damage warns of a snapshot with the alarm CORRUPT; empty without it.
-func (s *Source) damage() string {
-	if !slices.Contains(s.record.Alarms, "CORRUPT") {
-		return ""
-	}
-	return "The snapshot was taken while etcd had the alarm CORRUPT, so its keys may be a damaged member's: check the cluster's objects afterwards. " +
-		"The alarm ends, because a single member cannot differ from others"
 }
 
 // what says which snapshot it is.

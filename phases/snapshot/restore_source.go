@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/pkg/errors"
@@ -94,6 +95,15 @@ func count[N int | int64](n N, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// damage warns of a snapshot with the alarm CORRUPT; empty without it.
+func (s *Source) damage() string {
+	if !slices.Contains(s.record.Alarms, "CORRUPT") {
+		return ""
+	}
+	return "The snapshot was taken while etcd had the alarm CORRUPT, so its keys may be a damaged member's: check the cluster's objects afterwards. " +
+		"The alarm ends, because a single member cannot differ from others"
 }
 
 // need is the space in bytes for the data made of the snapshot, which is opened beside it if it's sealed.
