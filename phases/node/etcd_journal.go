@@ -41,6 +41,8 @@ type EtcdJournal struct {
 	Revision int64    `json:"revision,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
 	Unmarked []string `json:"unmarked,omitempty"`
+	// Upgrade is the version that the cluster has to be upgraded to afterwards, because its configuration comes from an older minor.
+	Upgrade string `json:"upgrade,omitempty"`
 	// Replaced means that the new data is in place, Serves that the control plane works with it. Since is when a restore put it there;
 	// zero if it's not known.
 	Replaced bool      `json:"exchanged,omitempty"`

@@ -203,6 +203,9 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 	if damage := b.damage(); damage != "" {
 		env.UI.Warn(damage, "")
 	}
+	if outdated := b.outdated(); outdated != "" {
+		env.UI.Warn(outdated, "")
+	}
 	for _, doubt := range b.doubts {
 		env.UI.Warn("not checked: "+doubt, "")
 	}
@@ -288,6 +291,7 @@ func (b *BareHost) finish(_ context.Context, env *step.Env) error {
 	} else {
 		env.UI.Nextf("The cluster has the state of %s", b.File)
 	}
+	b.sayUpgrade(env)
 	node.SayRejoin(env, b.journal.Others)
 	return nil
 }

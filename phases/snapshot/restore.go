@@ -89,6 +89,7 @@ func (r *Restore) recheck(ctx context.Context, env *step.Env) error {
 	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
+	now.journal.Upgrade = cmp.Or(now.journal.Upgrade, r.journal.Upgrade)
 	if !now.made {
 		if err := now.askOthers(ctx, env); err != nil {
 			return err
@@ -211,6 +212,9 @@ func (r *Restore) Summary() string {
 	if damage := r.damage(); damage != "" {
 		text += "\n" + damage
 	}
+	if outdated := r.outdated(); outdated != "" {
+		text += "\n" + outdated
+	}
 	for _, doubt := range slices.Concat(r.doubts, r.unsure) {
 		text += "\nNOT CHECKED: " + doubt
 	}
@@ -289,6 +293,7 @@ func (r *Restore) finish(_ context.Context, env *step.Env) error {
 	if kept, err := host.Exists(env.Host, r.replacement.OldData); err != nil || kept {
 		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)
 	}
+	r.sayUpgrade(env)
 	node.SayRejoin(env, r.journal.Others)
 	return nil
 }

@@ -114,11 +114,30 @@ func (r *Restore) isNotNewer(server []byte) error {
 		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is older than the snapshot's (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
 		return nil
 	}
+	if releases.Less(r.record.Kubernetes, here) {
+		r.journal.Upgrade = here
+	}
 	if !releases.Less(here, r.record.Kubernetes) {
 		return nil
 	}
 	return fault.New(fmt.Sprintf("%s comes from Kubernetes %s, and this host's API server has %s: it may not read everything in it", r.File, r.record.Kubernetes, here),
 		"choose an older snapshot, or upgrade this control plane first; on a bare host, use the snapshot's version in the configuration (kubernetesVersion)")
+}
+
+// outdated warns of a snapshot of an older minor of Kubernetes; empty without one.
+func (r *Restore) outdated() string {
+	if r.journal.Upgrade == "" {
+		return ""
+	}
+	return fmt.Sprintf("The snapshot is of Kubernetes %s, and this host's API server has %s: the cluster's stored configuration and add-ons will be of the older version. Afterwards, run `slipway upgrade apply %s`",
+		r.record.Kubernetes, r.journal.Upgrade, r.journal.Upgrade)
+}
+
+// sayUpgrade says how the restored configuration gets to this host's version.
+func (r *Restore) sayUpgrade(env *step.Env) {
+	if r.journal.Upgrade != "" {
+		env.UI.Nextf("The snapshot is of an older Kubernetes, and so are the cluster's stored configuration and add-ons now: run `slipway upgrade apply %s`, before other hosts join", r.journal.Upgrade)
+	}
 }
 
 // hasKeys fails if the API server couldn't read some of the snapshot's objects. Keys go by their names and fingerprints.

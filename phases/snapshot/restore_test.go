@@ -524,3 +524,28 @@ func TestRestoreEnds(t *testing.T) {
 		t.Errorf("it left %v", entries)
 	}
 }
+
+// TestRestoreOfOlderKubernetes: the operator learns that the stored configuration goes back, and how it comes forward again.
+func TestRestoreOfOlderKubernetes(t *testing.T) {
+	for version, older := range map[string]bool{"v1.36.4": true, "v1.37.0": false} {
+		t.Run(version, func(t *testing.T) {
+			s, _, path := alone(t)
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Kubernetes = version })
+			r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+			phasetest.Fatal(t, err)
+			phasetest.Fatal(t, r.recheck(t.Context(), s.Env))
+			const upgrade = "`slipway upgrade apply v1.37.2`"
+			if says := strings.Contains(r.Summary(), upgrade); says != older {
+				t.Errorf("%t: %s", says, r.Summary())
+			}
+			phasetest.Fatal(t, r.build(t.Context(), s.Env))
+			s.Remove(t, etcdPod)
+			finishing, err := NewRestore(t.Context(), s.Env, Source{File: path}) // after an interruption
+			phasetest.Fatal(t, err)
+			phasetest.Fatal(t, finishing.finish(t.Context(), s.Env))
+			if said := s.Said.String() + s.Results.String(); strings.Contains(said, upgrade) != older {
+				t.Errorf("older: %t: %s", older, said)
+			}
+		})
+	}
+}
