@@ -50,6 +50,7 @@ func Causes() []Cause {
 
 func etcdCauses() []Cause {
 	return []Cause{
+		{Name: "etcd-interrupted", Summary: "a command that gives etcd other data was interrupted, and has taken its manifest away", look: etcdInterrupted},
 		{Name: "etcd-member", Summary: "etcd is not a member of its cluster", look: etcdMember},
 		{Name: "etcd-data", Summary: "etcd cannot use its data directory", look: etcdData},
 		{Name: etcd.Corrupt, Summary: "the members of etcd do not have the same data", look: concern(etcd.Corrupt)},

@@ -367,7 +367,29 @@ func podRows() []row {
 }
 
 func etcdRows() []row {
+	const journal = "/etc/kubernetes/tmp/slipway-etcd-data.yaml"
+	restoring := func(h *fakeHost) {
+		h.put(journal, "command: etcd restore\nfrom: /a.db\naside: /var/lib/etcd/member.before-x\nmanifest: etcd\n")
+	}
 	return []row{
+		{"etcd-interrupted", "a restore", func(h *fakeHost) {
+			restoring(h)
+			h.remove(manifestDir + "/etcd.yaml")
+		}, "etcd; " + manifestDir + "/etcd.yaml; `slipway etcd restore /a.db`; " + journal, true},
+		{"etcd-interrupted", "a recovery that waits itself", func(h *fakeHost) {
+			restoring(h)
+			h.remove(manifestDir + "/etcd.yaml")
+			h.pod("etcd-replay", "--data-dir=/var/lib/etcd/member.replay")
+		}, "", false},
+		{"etcd-interrupted", "a restore that has put it back", restoring, "", false},
+		{"etcd-interrupted", "a rollback", func(h *fakeHost) {
+			h.put("/etc/kubernetes/tmp/slipway-rollback.yaml", "aside: /var/lib/etcd/member.before-x\n")
+			h.remove(manifestDir + "/etcd.yaml")
+		}, "etcd; " + manifestDir + "/etcd.yaml; `slipway upgrade rollback --restore-etcd`", true},
+		{"etcd-interrupted", "a rollback that has ended", func(h *fakeHost) {
+			h.put("/etc/kubernetes/tmp/slipway-rollback.yaml", "aside: /var/lib/etcd/member.before-x\nfinished: 2026-11-21T08:00:00Z\n")
+			h.remove(manifestDir + "/etcd.yaml")
+		}, "", false},
 		{"etcd-member", "removed", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"the member has been permanently removed from the cluster"}`)
 		}, "etcd; `slipway etcd member list`; /var/lib/etcd", false},

@@ -6,6 +6,8 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,8 +18,28 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
+
+// etcdInterrupted finds a restore, a recovery or a rollback that was killed after it had taken etcd's manifest away. While a recovery
+// waits itself, its own etcd runs instead.
+func etcdInterrupted(o *observation) []symptom {
+	path := filepath.Join(o.t.Manifests, etcdPod+".yaml")
+	own := o.t.Waiting && o.pod(thisnode.EtcdReplayName) != nil
+	if _, err := o.h.Lstat(path); own || o.t.Manifests == "" || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	by, found, _ := thisnode.InterruptedEtcd(o.h, filepath.Dir(o.t.Manifests))
+	if !found {
+		return nil
+	}
+	return []symptom{{minDuration: never, Finding: fault.Finding{
+		Subject: etcdPod, Evidence: []string{by.Path},
+		Message: path + " is away, and with it etcd: `slipway " + by.Command + "` was interrupted, or still runs",
+		Remedy:  "unless it still runs, " + by.Remedy(),
+	}}}
+}
 
 var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
 	`cluster ID mismatch|unmatched member while checking PeerURLs|error validating peerURLs|couldn't find local name|` +

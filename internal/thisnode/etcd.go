@@ -32,6 +32,9 @@ const EtcdAPITimeout = 3 * time.Second
 func OwnEtcdEndpoints(h host.Host, p config.Paths) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) {
 		member, found := EtcdMember(h, p)
+		if by, interrupted, _ := InterruptedEtcd(h, p.Kubernetes); !found && interrupted {
+			return nil, by
+		}
 		if !found {
 			return nil, errors.New("the static Pod of etcd does not say which member it is")
 		}
@@ -88,6 +91,9 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 		pods, err := lookUp(ctx, api, own)
 		switch {
 		case err != nil && len(urls) == 0:
+			if by, interrupted, _ := InterruptedEtcd(h, n.Paths.Kubernetes); interrupted { // so the API can't work
+				return nil, by
+			}
 			return nil, err
 		case err != nil:
 			pods = inAPI{urls: storedURLs(h, n.Paths)}

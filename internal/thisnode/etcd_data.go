@@ -21,6 +21,9 @@ const (
 	oldInfix      = ".before-"
 )
 
+// EtcdReplayName is the name of the static Pod of an etcd that works in EtcdReplayDir, and of its container.
+const EtcdReplayName = "etcd-replay"
+
 // OldEtcdDataName is a name for data that a workflow, such as rollback, has set aside at this time.
 func OldEtcdDataName(workflow string, at time.Time) string {
 	return EtcdMemberDir + oldInfix + workflow + "-" + at.UTC().Format(host.BackupTime)

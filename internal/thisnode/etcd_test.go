@@ -295,3 +295,31 @@ func TestCertificatesDir(t *testing.T) {
 		fixture.Put(t, s.root, APIServerManifest, string(pod))
 	}
 }
+
+// TestInterruptedEtcd: while a command that gives etcd other data hasn't finished, others name it instead of a missing static Pod.
+func TestInterruptedEtcd(t *testing.T) {
+	for name, row := range map[string]struct{ file, text, command string }{
+		"a restore":             {"slipway-etcd-data.yaml", "command: etcd restore\nfrom: /a.db\n", "etcd restore /a.db"},
+		"a recovery":            {"slipway-etcd-data.yaml", "command: etcd recover\n", "etcd recover"},
+		"a rollback":            {RollbackFile, "aside: /var/lib/etcd/x\n", "upgrade rollback --restore-etcd"},
+		"without etcd's data":   {RollbackFile, "began: 2026-11-21T08:00:00Z\n", ""},
+		"a rollback that ended": {RollbackFile, "aside: /var/lib/etcd/x\nfinished: 2026-11-21T08:00:00Z\n", ""},
+		"a broken file":         {RollbackFile, "aside: [", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			fixture.Put(t, s.root, s.node.Paths.Kubernetes+"/tmp/"+row.file, row.text)
+			_, own := OwnEtcdEndpoints(s.host, s.node.Paths)(t.Context())
+			_, all := s.endpoints(pods{err: errors.New("connection refused")})(t.Context())
+			for _, err := range []error{own, all} {
+				var by Interruption
+				if found := errors.As(err, &by); found != (row.command != "") || by.Command != row.command {
+					t.Errorf("%q: %v", by.Command, err)
+				}
+			}
+			s.startEtcd(t)
+			_, err := OwnEtcdEndpoints(s.host, s.node.Paths)(t.Context())
+			fact.Error(t, err)
+		})
+	}
+}

@@ -145,9 +145,6 @@ func (c *components) read(ctx context.Context, api cluster.Cluster, name, key st
 	return []byte(cm.Data[key]), nil
 }
 
-// rollbackFile is where a rollback keeps its progress, beside the backups.
-const rollbackFile = "slipway-rollback.yaml"
-
 // Progress is how far the last rollback of this node got; empty if there was none.
 type Progress struct {
 	// Began and Ended are copied from the backup of the upgrade to roll back. Earlier releases didn't write Ended.
@@ -166,13 +163,13 @@ type Progress struct {
 
 // ReadProgress reads the last rollback's progress below root.
 func ReadProgress(h host.Host, root string) (p Progress, err error) {
-	_, err = ownership.ReadYAML(h, filepath.Join(root, rollbackFile), &p)
+	_, err = ownership.ReadYAML(h, filepath.Join(root, thisnode.RollbackFile), &p)
 	return p, err
 }
 
 // Write stores the progress for the next run.
 func (p Progress) Write(h host.Host, root string) error {
-	return ownership.WriteYAML(h, filepath.Join(root, rollbackFile), p)
+	return ownership.WriteYAML(h, filepath.Join(root, thisnode.RollbackFile), p)
 }
 
 // IsOf reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods

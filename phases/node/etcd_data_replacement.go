@@ -37,9 +37,6 @@ type EtcdDataReplacement struct {
 	Data, NewData, OldData string
 }
 
-// EtcdReplayName is the name of the static Pod of an etcd that works in thisnode.EtcdReplayDir, and of its container.
-const EtcdReplayName = "etcd-replay"
-
 // NewEtcdDataReplacement is for the etcd of a static Pod. Without OldData, it's incomplete.
 func NewEtcdDataReplacement(manifest []byte) (EtcdDataReplacement, error) {
 	dir := EtcdDataDir(manifest)
@@ -117,7 +114,7 @@ func (x EtcdDataReplacement) Moved(env *step.Env) (bool, error) {
 // Clear removes the data that a killed run was making, of this workflow or another, so that it takes no space from the next run.
 // None of it is in place: it stays once an earlier run has begun to replace the data, and so does a copy in which an etcd may run.
 func (x EtcdDataReplacement) Clear(env *step.Env) error {
-	replays, err := host.Exists(env.Host, env.Config.Paths.StaticPod(EtcdReplayName))
+	replays, err := host.Exists(env.Host, env.Config.Paths.StaticPod(thisnode.EtcdReplayName))
 	if err != nil {
 		return err
 	}
@@ -220,11 +217,11 @@ func (x EtcdDataReplacement) Stop(ctx context.Context, env *step.Env, grace time
 
 // stopReplay stops the etcd of a recovery that was interrupted, if another workflow takes over from that.
 func stopReplay(ctx context.Context, env *step.Env) error {
-	path := env.Config.Paths.StaticPod(EtcdReplayName)
+	path := env.Config.Paths.StaticPod(thisnode.EtcdReplayName)
 	if here, err := host.Exists(env.Host, path); err != nil || !here {
 		return err
 	}
-	if err := StopContainers(ctx, env, EtcdReplayName, GraceOf(env, EtcdReplayName)); err != nil {
+	if err := StopContainers(ctx, env, thisnode.EtcdReplayName, GraceOf(env, thisnode.EtcdReplayName)); err != nil {
 		return err
 	}
 	return env.Host.Remove(path)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -223,7 +224,7 @@ func TestClear(t *testing.T) {
 				s.Put(t, "/var/lib/etcd/"+dir+"/snap/db", "data")
 			}
 			if c.pod {
-				s.Put(t, s.Config.Paths.StaticPod(node.EtcdReplayName), "etcd-replay")
+				s.Put(t, s.Config.Paths.StaticPod(thisnode.EtcdReplayName), "etcd-replay")
 			}
 			x := node.EtcdDataReplacement{Data: "/var/lib/etcd/member", NewData: "/var/lib/etcd/member.new", OldData: c.old}
 			phasetest.Fatal(t, x.Clear(s.Env))

@@ -60,7 +60,7 @@ func ErrEtcdChanged() error {
 
 // EtcdJournalPath returns the path of a host's journal.
 func EtcdJournalPath(p config.Paths) string {
-	return filepath.Join(p.Kubernetes, "tmp", "slipway-etcd-data.yaml")
+	return thisnode.EtcdJournalPath(p.Kubernetes)
 }
 
 // MoveJournalPath returns the path of the journal of a move to another address.
@@ -98,7 +98,7 @@ func (j EtcdJournal) WithUndoRemedy(env *step.Env, err error) error {
 	path, pod := EtcdJournalPath(env.Config.Paths), env.Config.Paths.StaticPod(manifests.EtcdName)
 	back := fmt.Sprintf("this host's etcd is stopped, and its data is as it was before `slipway %s`. To start it with that data, copy `manifest` from %s to %s, "+
 		"remove %s and (if it's there) %s, and run `systemctl start %s`",
-		j.Command, path, pod, path, env.Config.Paths.StaticPod(EtcdReplayName), KubeletUnit)
+		j.Command, path, pod, path, env.Config.Paths.StaticPod(thisnode.EtcdReplayName), KubeletUnit)
 	return fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; ", "; ")+back)
 }
 

@@ -7,12 +7,15 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -64,6 +67,28 @@ func CheckServedCluster(ctx context.Context, env *step.Env, cluster string) erro
 	return nil
 }
 
+// CheckServesOwnData fails unless this host's member works, and with the data in place: an etcd that started before that has other
+// data, and still needs it.
+func CheckServesOwnData(ctx context.Context, env *step.Env) error {
+	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(m etcd.Health) bool { return m.At(own.PeerURLs()...) && m.Err == nil })
+	if i < 0 {
+		return errors.New(etcd.DescribeHealth(all, ""))
+	}
+	if isAssumed(all) {
+		return nil
+	}
+	data, err := OwnEtcdData(env)
+	if err == nil && (data.Member != all[i].ID || data.Cluster != all[i].Cluster) {
+		err = errors.Errorf("the etcd that runs is member %x of cluster %x, and the data in place is of member %x of cluster %x", all[i].ID, all[i].Cluster, data.Member, data.Cluster)
+	}
+	return err
+}
+
 // CheckEtcdStartable fails while etcd must not start: a workflow that makes its data was interrupted, and hasn't put it in place.
 func CheckEtcdStartable(env *step.Env) error {
 	j, err := ReadEtcdJournal(env)
@@ -87,9 +112,5 @@ func CheckEtcdStartable(env *step.Env) error {
 
 // Unfinished is the error of a command that can't run beside the interrupted one.
 func (j EtcdJournal) Unfinished() error {
-	command := j.Command
-	if j.From != "" {
-		command += " " + j.From
-	}
-	return fault.New(fmt.Sprintf("`slipway %s` was interrupted here, and has to finish first", command), "run it again")
+	return thisnode.Interruption{Command: strings.TrimSpace(j.Command + " " + j.From)}
 }

@@ -36,7 +36,9 @@ func (e unknownMembersError) Unwrap() error { return e.error }
 // Remedy returns QuorumRemedy, unless nothing is known about other members, perhaps because etcd doesn't accept this host's
 // certificates.
 func (e *QuorumError) Remedy() string {
-	switch {
+	switch by := (thisnode.Interruption{}); {
+	case errors.As(e.err, &by):
+		return by.Remedy()
 	case etcd.CredentialsFail(e.err):
 		return "see `slipway certs check-expiration`, and renew what has expired: `slipway certs renew apiserver-etcd-client` for the API server's certificate"
 	case errors.As(e.err, new(unknownMembersError)):
@@ -95,6 +97,9 @@ func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(
 func AwaitPeers(ctx context.Context, env *step.Env) error {
 	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	if !found {
+		if by, interrupted, _ := thisnode.InterruptedEtcd(env.Host, env.Config.Paths.Kubernetes); interrupted {
+			return &QuorumError{by}
+		}
 		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", env.Config.Paths.StaticPod(manifests.EtcdName))}
 	}
 	limit := min(etcd.HealthTimeout, env.Config.Timeouts.EtcdAPICall)

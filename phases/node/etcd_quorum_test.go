@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -57,4 +58,13 @@ func TestRemedyOfQuorum(t *testing.T) {
 			fact.In(t, fault.Remedy(errors.WithMessage(&QuorumError{errors.WithMessage(row.err, "ask")}, "etcd")), row.want)
 		})
 	}
+}
+
+// TestQuorumOfInterrupted: a command that can't find this node's member names the one that has taken its static Pod away.
+func TestQuorumOfInterrupted(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	phasetest.Fatal(t, EtcdJournal{Command: "etcd restore", From: "/a.db", OldData: "/x", Manifest: "etcd"}.Write(s.Env))
+	err := AwaitPeers(t.Context(), s.Env)
+	fact.Error(t, err, "`slipway etcd restore /a.db`")
+	fact.In(t, fault.Remedy(err), "`slipway etcd restore /a.db`")
 }

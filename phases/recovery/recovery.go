@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -111,6 +112,9 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 			return err
 		}
 		r.journal = node.EtcdJournal{Command: command, From: r.flags(), Manifest: cmp.Or(string(found), manifest)}
+	}
+	if by, interrupted, _ := thisnode.InterruptedEtcd(env.Host, env.Config.Paths.Kubernetes); r.journal.Manifest == "" && interrupted {
+		return by
 	}
 	if r.journal.Manifest == "" {
 		return fault.New("this host has no etcd to recover: "+path+" does not exist", "run this on a control plane whose disk has etcd's data, or put the file back")

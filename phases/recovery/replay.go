@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	replayName = node.EtcdReplayName
+	replayName = thisnode.EtcdReplayName
 	// replayAddress is an address where nobody looks for etcd.
 	replayAddress = "127.0.0.77"
 )
