@@ -5,15 +5,12 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -31,13 +28,13 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	if err := checkLocalEtcd(env); err != nil {
 		return nil, err
 	}
-	journal, err := node.ReadEtcdJournal(env)
-	if err != nil {
+	by, interrupted, err := thisnode.InterruptedEtcd(env.Host, env.Config.Paths.Kubernetes)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if journal.Command != "" {
-		return nil, fault.New(fmt.Sprintf("`slipway %s %s` has not finished here, and may need etcd's old data", journal.Command, journal.From),
-			"run it again first. If etcd has got its data by other means since, remove "+node.EtcdJournalPath(env.Config.Paths)+" instead")
+	case interrupted:
+		return nil, fault.WithRemedy(errors.WithMessage(by, "etcd's old data may still be needed"),
+			by.Remedy()+" first. If etcd has got its data by other means since, remove "+by.Path+" instead")
 	}
 	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	manifest, err := host.ReadIfExists(env.Host, path)
@@ -52,8 +49,8 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	if err := p.find(env, filepath.Dir(replacement.Data)); err != nil || len(p.dirs) == 0 {
 		return p, err
 	}
-	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	return p, works(ctx, env, own.PeerURL)
+	return p, fault.WithRemedy(errors.WithMessage(node.CheckServesOwnData(ctx, env), "etcd's old data stays while this host's etcd does not work with its present data"),
+		"`slipway diagnose` says what is wrong")
 }
 
 func (p *PruneData) find(env *step.Env, dir string) error {
@@ -67,16 +64,6 @@ func (p *PruneData) find(env *step.Env, dir string) error {
 		}
 	}
 	return nil
-}
-
-// works fails unless this host's member works with its present data.
-func works(ctx context.Context, env *step.Env, peerURL string) error {
-	all, err := etcd.AskHealth(ctx, env.Etcd)
-	if err == nil && !slices.ContainsFunc(all, func(m etcd.Health) bool { return m.At(peerURL) && m.Err == nil }) {
-		err = errors.New(etcd.DescribeHealth(all, ""))
-	}
-	return fault.WithRemedy(errors.WithMessage(err, "etcd's old data stays while this host's etcd does not work with its present data"),
-		"`slipway diagnose` says what is wrong")
 }
 
 // Summary names the directories, before the user confirms; empty if there are none.

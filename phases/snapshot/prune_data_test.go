@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -27,6 +28,21 @@ func TestPruneData(t *testing.T) {
 		"etcd doesn't answer": {func(_ *testing.T, _ *phasetest.Stage, m *members) {
 			m.Fail = map[string]error{"health": errors.New("192.0.2.11: connection refused")}
 		}, []string{"192.0.2.11"}},
+		"etcd runs with other data": {func(t *testing.T, s *phasetest.Stage, _ *members) {
+			s.Put(t, phasetest.EtcdLog, phasetest.LogOf(1, 0xdef, true))
+		}, []string{"abc", "def"}},
+		"etcd has no data in place": {func(t *testing.T, s *phasetest.Stage, _ *members) { s.Remove(t, phasetest.EtcdLog) }, []string{"abc", "0"}},
+		"an unfinished rollback": {func(t *testing.T, s *phasetest.Stage, _ *members) {
+			phasetest.Fatal(t, s.Host.EnsureDir(node.BackupRoot(s.Env), 0o700))
+			phasetest.Fatal(t, upgrading.Progress{OldData: "/x"}.Write(s.Host, node.BackupRoot(s.Env)))
+		}, []string{"`slipway upgrade rollback --restore-etcd`"}},
+		"a rollback that has ended": {func(t *testing.T, s *phasetest.Stage, _ *members) {
+			phasetest.Fatal(t, s.Host.EnsureDir(node.BackupRoot(s.Env), 0o700))
+			phasetest.Fatal(t, upgrading.Progress{OldData: "/x", Finished: noon}.Write(s.Host, node.BackupRoot(s.Env)))
+		}, nil},
+		"a broken journal": {func(t *testing.T, s *phasetest.Stage, _ *members) {
+			s.Put(t, node.EtcdJournalPath(s.Config.Paths), "command: [")
+		}, []string{"/etc/kubernetes/tmp/slipway-etcd-data.yaml"}},
 		"an unfinished restore": {func(t *testing.T, s *phasetest.Stage, _ *members) {
 			phasetest.Fatal(t, node.EtcdJournal{Command: restoreCommand, From: "/a.db", OldData: "/x"}.Write(s.Env))
 		}, []string{"`slipway etcd restore /a.db`"}},
@@ -37,6 +53,7 @@ func TestPruneData(t *testing.T) {
 				".member.new.slipway-ABCDEFGH", "member.before-restore-mine", "member.before-2026-11-27-12-00-00", "memory"} {
 				s.Put(t, "/var/lib/etcd/"+dir+"/snap/db", "data")
 			}
+			s.Put(t, phasetest.EtcdLog, phasetest.LogOf(1, 0xabc, true))
 			c.change(t, s, m)
 			p, err := NewPruneData(t.Context(), s.Env)
 			if fact.Error(t, err, c.facts...); err != nil {
@@ -62,6 +79,7 @@ func TestPruneData(t *testing.T) {
 func TestPruneDataLooksAgain(t *testing.T) {
 	const old = "/var/lib/etcd/member.before-restore-2026-11-27-12-00-00"
 	s, m, _ := alone(t)
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(1, 0xabc, true))
 	s.Put(t, old+"/snap/db", "data")
 	p, err := NewPruneData(t.Context(), s.Env)
 	phasetest.Fatal(t, err)
