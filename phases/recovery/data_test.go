@@ -170,11 +170,12 @@ func (q *lostQuorum) Peers(_ context.Context, urls []string) []etcd.Peer {
 	return found
 }
 
-func (q *lostQuorum) Health(context.Context) (all []etcd.Health, _ error) {
-	if q.health != nil {
-		return nil, q.health
-	}
-	for _, m := range q.all {
+func (q *lostQuorum) Health(ctx context.Context) ([]etcd.Health, error) {
+	return q.HealthOf(ctx, q.all), nil
+}
+
+func (q *lostQuorum) HealthOf(_ context.Context, members []etcd.Member) (all []etcd.Health) {
+	for _, m := range members {
 		h := etcd.Health{Member: m, Err: errors.New("it has no leader")}
 		h.Status.Committed, h.Answers = q.answer[m.Name], q.answer[m.Name] > 0 || m.ID == ownID
 		if q.works {
@@ -183,9 +184,12 @@ func (q *lostQuorum) Health(context.Context) (all []etcd.Health, _ error) {
 		if m.ID == ownID {
 			h.Status.Alarms = q.alarms
 		}
+		if q.health != nil {
+			h = etcd.Health{Member: m, Err: q.health}
+		}
 		all = append(all, h)
 	}
-	return all, nil
+	return all
 }
 
 // Members are the recovered cluster's.

@@ -31,13 +31,13 @@ type observations struct {
 	peers []etcd.Peer
 	// cluster is the ID of this host's, 0 if it's unknown.
 	cluster uint64
-	// noHealth and noAPI are why there's no answer.
-	noHealth, noAPI error
+	// noAPI is why the API doesn't answer.
+	noAPI error
 }
 
 // askOthers fails unless all the others are lost: silence is nothing but a host that doesn't answer at all.
 func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Member, own etcd.Member) error {
-	seen := r.look(ctx, env)
+	seen := r.look(ctx, env, all)
 	r.end.corrupt = r.end.corrupt || etcd.HasAlarm(seen.health, "CORRUPT") // while etcd runs, its database can't be read
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -51,14 +51,15 @@ func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Memb
 	return r.checkQuorumLost(all, seen)
 }
 
-// look asks everybody at the same time.
-func (r *Recovery) look(ctx context.Context, env *step.Env) (seen observations) {
+// look asks everybody at the same time, so that lost hosts cost one wait. It asks known members, because a search for their endpoints
+// would wait for the API first.
+func (r *Recovery) look(ctx context.Context, env *step.Env, members []etcd.Member) (seen observations) {
 	var urls []string
 	for _, m := range r.others {
 		urls = append(urls, m.PeerURLs()...)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { seen.health, seen.noHealth = etcd.AskHealth(ctx, env.Etcd) })
+	all.Go(func() { seen.health = env.Etcd.HealthOf(ctx, members) })
 	all.Go(func() { seen.peers = env.Etcd.Peers(ctx, urls) })
 	all.Go(func() { seen.cluster, _ = node.OwnEtcdCluster(env) })
 	all.Go(func() {
@@ -73,8 +74,10 @@ func (r *Recovery) look(ctx context.Context, env *step.Env) (seen observations) 
 // probeError is the error if this host couldn't ask anybody.
 func (s observations) probeError() error {
 	var useless etcd.CredentialsError
-	if errors.As(s.noHealth, &useless) {
-		return newProbeError(useless)
+	for _, member := range s.health {
+		if errors.As(member.Err, &useless) {
+			return newProbeError(useless)
+		}
 	}
 	for _, peer := range s.peers {
 		if errors.As(peer.Err, &useless) {

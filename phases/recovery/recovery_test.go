@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -418,4 +419,48 @@ func TestFormerMember(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow is an etcd whose lost hosts keep everybody waiting.
+type slow struct{ *lostQuorum }
+
+const patience = 5 * time.Second
+
+func (s slow) Health(ctx context.Context) ([]etcd.Health, error) {
+	time.Sleep(patience) // it looks for endpoints first
+	return s.lostQuorum.Health(ctx)
+}
+
+func (s slow) HealthOf(ctx context.Context, members []etcd.Member) []etcd.Health {
+	time.Sleep(patience)
+	return s.lostQuorum.HealthOf(ctx, members)
+}
+
+func (s slow) Peers(ctx context.Context, urls []string) []etcd.Peer {
+	if !slices.Contains(urls, phasetest.OwnPeer) {
+		time.Sleep(patience)
+	}
+	return s.lostQuorum.Peers(ctx, urls)
+}
+
+// hangingAPI never answers.
+type hangingAPI struct{ cluster.Cluster }
+
+func (hangingAPI) Read(ctx context.Context, _ cluster.Query, _ func(io.Reader) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestLostHostsCostOneWait: all members and the API are asked at the same time, once.
+func TestLostHostsCostOneWait(t *testing.T) {
+	s, q := survivor(t, 5)
+	s.Etcd, s.Cluster = slow{q}, hangingAPI{s.API}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := New(t.Context(), s.Env, Options{})
+		phasetest.Fatal(t, err)
+		if took := time.Since(began); took > patience {
+			t.Errorf("it took %s", took)
+		}
+	})
 }
