@@ -60,7 +60,7 @@ func TestRemedyOfQuorum(t *testing.T) {
 	}
 }
 
-// TestQuorumOfInterrupted: a command that can't find this node's member names the one that has taken its static Pod away.
+// TestQuorumOfInterrupted: a command that can't find this node's member names the interrupted command, which has taken its static Pod away.
 func TestQuorumOfInterrupted(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	phasetest.Fatal(t, EtcdJournal{Command: "etcd restore", From: "/a.db", OldData: "/x", Manifest: "etcd"}.Write(s.Env))
