@@ -108,7 +108,8 @@ e2e: build ## run the core tier's tests on real clusters (root; builds the lab a
 examples: build bundle ## run examples/cloud-init, examples/ansible and Cluster API on real machines: hours (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
-	cd test/capi && go test -tags=e2e,$(TAGS) -count=1 -timeout=6h -v -run '^Test(Probe.*|ClusterAPI)$$' .
+	cd test/capi && go test -tags=e2e,$(TAGS) -count=1 -timeout=2h -v -run '^TestProbe' .
+	cd test/capi && go test -tags=e2e,$(TAGS) -count=1 -timeout=6h -v -run '^TestClusterAPI$$' .
 
 vm: ARCHITECTURES := amd64,arm64
 vm: build bundle test-packages ## run test/vm in virtual machines, emulated if KVM doesn't work: hours (root; installs QEMU). VM=TestUp runs only this one

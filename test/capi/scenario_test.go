@@ -52,7 +52,7 @@ func newScenario(t *testing.T) *scenario {
 	s := openScenario(t)
 	defer t.Cleanup(s.explain) // the last cleanup is the first to run, so the provider and the balancer still do
 	for _, minor := range []string{"", older} {
-		s.lab.Bundles[s.lab.VersionOf(minor)] = s.bundle(minor)
+		s.lab.Bundles[s.lab.VersionOf(minor)] = s.bundle(minor, "", older)
 	}
 	kubeconfig := s.goesUp()
 	s.config, s.client = s.connect(kubeconfig)
@@ -109,13 +109,13 @@ func (m machine) start(name, kubeconfig, program string, args ...string) {
 }
 
 // bundle makes a bundle of a minor version of Kubernetes. Its etcd and CoreDNS are the newest's, as Slipway chooses those by its
-// own version. It also has kube-proxy of the other versions: Cluster API changes kube-proxy's version on all machines at once,
-// after it has replaced the control plane.
-func (s *scenario) bundle(minor string) string {
+// own version. It also has kube-proxy of the versions in use: Cluster API changes kube-proxy's version on all machines at once, after
+// it has replaced the control plane.
+func (s *scenario) bundle(minor string, used ...string) string {
 	s.Helper()
 	list, err := bundles.Older(s.Context(), s.lab.Lab, minor)
 	s.try(err)
-	for _, other := range []string{"", older} {
+	for _, other := range used {
 		more, err := bundles.List(s.Context(), s.lab.Lab, other)
 		s.try(err)
 		for _, p := range more.Parts {

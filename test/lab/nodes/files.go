@@ -19,16 +19,15 @@ import (
 // node too. fn must stay on its goroutine: others run outside.
 func (n *Node) Inside(fn func() error) error {
 	if leader, err := n.leader(); err == nil {
-		return thread.Do(func() error {
-			if err := thread.EnterRoot(inRoot(leader, "/")); err != nil {
-				return err
-			}
-			return fn()
-		})
+		return insideRunning(leader, fn)
 	}
 	unlock, err := n.lock(context.Background()) // nobody may boot it while its root is mounted here
 	if err != nil {
 		return err
+	}
+	if leader, err := n.leader(); err == nil { // it has booted since
+		unlock()
+		return insideRunning(leader, fn)
 	}
 	defer unlock()
 	return thread.Do(func() error {
@@ -36,6 +35,15 @@ func (n *Node) Inside(fn func() error) error {
 			return err
 		}
 		if err := thread.EnterRoot(n.root()); err != nil {
+			return err
+		}
+		return fn()
+	})
+}
+
+func insideRunning(leader int, fn func() error) error {
+	return thread.Do(func() error {
+		if err := thread.EnterRoot(inRoot(leader, "/")); err != nil {
 			return err
 		}
 		return fn()
