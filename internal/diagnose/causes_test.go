@@ -368,6 +368,7 @@ func podRows() []row {
 
 func etcdRows() []row {
 	const journal = "/etc/kubernetes/tmp/slipway-etcd-data.yaml"
+	const rollback = "/etc/kubernetes/tmp/slipway-rollback.yaml"
 	restoring := func(h *fakeHost) {
 		h.put(journal, "command: etcd restore\nfrom: /a.db\naside: /var/lib/etcd/member.before-x\nmanifest: etcd\n")
 	}
@@ -383,11 +384,22 @@ func etcdRows() []row {
 		}, "", false},
 		{"etcd-interrupted", "a restore that has put it back", restoring, "", false},
 		{"etcd-interrupted", "a rollback", func(h *fakeHost) {
-			h.put("/etc/kubernetes/tmp/slipway-rollback.yaml", "aside: /var/lib/etcd/member.before-x\n")
+			h.put(rollback, "aside: /var/lib/etcd/member.before-x\n")
 			h.remove(manifestDir + "/etcd.yaml")
 		}, "etcd; " + manifestDir + "/etcd.yaml; `slipway upgrade rollback --restore-etcd`", true},
+		{"etcd-interrupted", "a rollback of a former node, on a worker", func(h *fakeHost) {
+			h.put(rollback, "aside: /var/lib/etcd/member.before-x\nrestored: true\n")
+			for _, name := range components() {
+				h.remove(manifestDir + "/" + name + ".yaml")
+			}
+		}, "", false},
+		{"etcd-interrupted", "a rollback of a former node, and etcd on other hosts", func(h *fakeHost) {
+			h.put(rollback, "aside: /var/lib/etcd/member.before-x\nrestored: true\n")
+			h.remove(manifestDir + "/etcd.yaml")
+			h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--etcd-servers=https://192.0.2.5:2379")
+		}, "", false},
 		{"etcd-interrupted", "a rollback that has ended", func(h *fakeHost) {
-			h.put("/etc/kubernetes/tmp/slipway-rollback.yaml", "aside: /var/lib/etcd/member.before-x\nfinished: 2026-11-21T08:00:00Z\n")
+			h.put(rollback, "aside: /var/lib/etcd/member.before-x\nfinished: 2026-11-21T08:00:00Z\n")
 			h.remove(manifestDir + "/etcd.yaml")
 		}, "", false},
 		{"etcd-member", "removed", func(h *fakeHost) {

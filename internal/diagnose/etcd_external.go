@@ -24,12 +24,8 @@ var etcdMissed = lazyregexp.New(`createTransport failed to connect|error creatin
 
 // etcdUnreachable connects to an etcd on other hosts with the API server's own certificate. One answering member is enough.
 func etcdUnreachable(o *observation) []symptom {
-	p := o.pod(apiServerPod)
-	if p == nil || o.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
-		return nil
-	}
-	servers := strings.Split(p.args["etcd-servers"], ",")
-	if slices.ContainsFunc(servers, onThisHost) { // its static Pod may not have been written yet
+	p, servers := o.pod(apiServerPod), o.externalEtcd()
+	if len(servers) == 0 || o.pod(etcdPod) != nil {
 		return nil
 	}
 	if o.t.Waiting && !p.dead && len(p.containers) < 2 && len(matching(p.lines, etcdMissed)) == 0 {
@@ -55,6 +51,20 @@ func etcdUnreachable(o *observation) []symptom {
 		Remedy: "check that etcd runs there, that firewalls let this host connect, and that etcd trusts its certificate; " +
 			"the addresses and files are in " + p.path + " and in etcd.external of ConfigMap kube-system/kubeadm-config",
 	}}}
+}
+
+// externalEtcd lists the URLs of the API server's etcd on other hosts; none if one is on this host, where the static Pod of etcd may not
+// have been written yet.
+func (o *observation) externalEtcd() []string {
+	p := o.pod(apiServerPod)
+	if p == nil || p.args["etcd-servers"] == "" {
+		return nil
+	}
+	servers := strings.Split(p.args["etcd-servers"], ",")
+	if slices.ContainsFunc(servers, onThisHost) {
+		return nil
+	}
+	return servers
 }
 
 func onThisHost(server string) bool {

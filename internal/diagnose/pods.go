@@ -82,12 +82,11 @@ func unusable(subject, path string, about []string) symptom {
 
 // manifestMissing finds a control plane without a component, except etcd. It ends no wait, as a phase may yet write the manifest.
 func manifestMissing(o *observation) []symptom {
-	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
-	if !slices.ContainsFunc(needed, func(name string) bool { return o.pod(name) != nil }) {
+	if !o.isControlPlane() {
 		return nil
 	}
 	var found []symptom
-	for _, name := range needed {
+	for _, name := range alwaysNeeded() {
 		path := filepath.Join(o.t.Manifests, name+".yaml")
 		if _, err := o.h.Lstat(path); o.pod(name) != nil || !errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -32,7 +32,15 @@ const (
 
 // components lists the parts of the control plane that a wait waits for.
 func components() []string {
-	return []string{etcdPod, apiServerPod, controllerManagerPod, schedulerPod}
+	return append([]string{etcdPod}, alwaysNeeded()...)
+}
+
+// alwaysNeeded lists the components of any control plane: its etcd may be on other hosts.
+func alwaysNeeded() []string { return []string{apiServerPod, controllerManagerPod, schedulerPod} }
+
+// isControlPlane reports whether this host has a manifest of one of them.
+func (o *observation) isControlPlane() bool {
+	return slices.ContainsFunc(alwaysNeeded(), func(name string) bool { return o.pod(name) != nil })
 }
 
 // needed reports whether the Pod is part of the control plane. The user's own may wait for it, such as a load balancer.

@@ -188,7 +188,7 @@ func IgnoreForbidden(err error) error {
 }
 
 // Exists reports whether path exists; the empty path doesn't.
-func Exists(h Host, path string) (bool, error) {
+func Exists(h Reader, path string) (bool, error) {
 	if path == "" {
 		return false, nil
 	}

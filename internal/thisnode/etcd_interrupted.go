@@ -12,7 +12,9 @@ import (
 	"github.com/pkg/errors"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // RollbackFile is where a rollback of an upgrade keeps its progress, beside the backups in the directory tmp of Kubernetes.
@@ -38,8 +40,8 @@ func (i Interruption) Error() string {
 // Remedy has the command once more, as it may be shown without the message.
 func (i Interruption) Remedy() string { return fmt.Sprintf("run `slipway %s` again", i.Command) }
 
-// InterruptedEtcd finds the command that was interrupted on this host while it gave etcd other data, or before that. An error means that
-// a file which would say so can't be read.
+// InterruptedEtcd finds the command that was interrupted on this host while it gave etcd other data. A rollback that had changed nothing
+// yet doesn't count. An error means that a file which would say so can't be read.
 func InterruptedEtcd(h host.Reader, kubernetes string) (by Interruption, found bool, err error) {
 	var journal struct{ Command, From string }
 	path := EtcdJournalPath(kubernetes)
@@ -48,11 +50,32 @@ func InterruptedEtcd(h host.Reader, kubernetes string) (by Interruption, found b
 	}
 	var rollback struct {
 		Aside    string
+		Restored bool
 		Finished time.Time
 	}
 	path = filepath.Join(kubernetes, "tmp", RollbackFile)
 	err = read(h, path, &rollback)
-	return Interruption{"upgrade rollback --restore-etcd", path}, rollback.Aside != "" && rollback.Finished.IsZero(), err
+	if err != nil || rollback.Aside == "" || !rollback.Finished.IsZero() {
+		return by, false, err
+	}
+	found = rollback.Restored
+	if !found {
+		found, err = hasBegun(h, kubernetes, rollback.Aside)
+	}
+	return Interruption{"upgrade rollback --restore-etcd", path}, found, err
+}
+
+// hasBegun reports whether a rollback has moved etcd's data aside, or may have stopped etcd. A host without an API server has no etcd that
+// a rollback could have stopped.
+func hasBegun(h host.Reader, kubernetes, aside string) (bool, error) {
+	if moved, err := host.Exists(h, aside); err != nil || moved {
+		return moved, err
+	}
+	paths := config.Paths{Manifests: filepath.Join(kubernetes, "manifests")}
+	if runs, err := host.Exists(h, paths.StaticPod(manifests.EtcdName)); err != nil || runs {
+		return false, err
+	}
+	return host.Exists(h, paths.StaticPod(manifests.APIServerName))
 }
 
 func read(h host.Reader, path string, into any) error {

@@ -298,17 +298,30 @@ func TestCertificatesDir(t *testing.T) {
 
 // TestInterruptedEtcd: while a command that gives etcd other data hasn't finished, others name it instead of a missing static Pod.
 func TestInterruptedEtcd(t *testing.T) {
-	for name, row := range map[string]struct{ file, text, command string }{
-		"a restore":             {"slipway-etcd-data.yaml", "command: etcd restore\nfrom: /a.db\n", "etcd restore /a.db"},
-		"a recovery":            {"slipway-etcd-data.yaml", "command: etcd recover\n", "etcd recover"},
-		"a rollback":            {RollbackFile, "aside: /var/lib/etcd/x\n", "upgrade rollback --restore-etcd"},
-		"without etcd's data":   {RollbackFile, "began: 2026-11-21T08:00:00Z\n", ""},
-		"a rollback that ended": {RollbackFile, "aside: /var/lib/etcd/x\nfinished: 2026-11-21T08:00:00Z\n", ""},
-		"a broken file":         {RollbackFile, "aside: [", ""},
+	const rollback, dir = "upgrade rollback --restore-etcd", "/etc/kubernetes/manifests/"
+	const server, etcd = dir + "kube-apiserver.yaml", dir + "etcd.yaml"
+	for name, row := range map[string]struct {
+		file, text, command string
+		beside              []string // other files
+	}{
+		"a restore":                   {"slipway-etcd-data.yaml", "command: etcd restore\nfrom: /a.db\n", "etcd restore /a.db", nil},
+		"a recovery":                  {"slipway-etcd-data.yaml", "command: etcd recover\n", "etcd recover", nil},
+		"a rollback that stops etcd":  {RollbackFile, "aside: /var/lib/etcd/x\n", rollback, []string{server}},
+		"a rollback that moves data":  {RollbackFile, "aside: /var/lib/etcd/x\n", rollback, []string{"/var/lib/etcd/x/snap/db"}},
+		"a rollback with its data":    {RollbackFile, "aside: /var/lib/etcd/x\nrestored: true\n", rollback, nil},
+		"a rollback that never began": {RollbackFile, "aside: /var/lib/etcd/x\n", "", []string{server, etcd}},
+		"a rollback of a former node": {RollbackFile, "aside: /var/lib/etcd/x\n", "", nil},
+		"without etcd's data":         {RollbackFile, "began: 2026-11-21T08:00:00Z\n", "", []string{server}},
+		"a rollback that ended": {RollbackFile, "aside: /var/lib/etcd/x\nrestored: true\nfinished: 2026-11-21T08:00:00Z\n", "",
+			[]string{server, "/var/lib/etcd/x/snap/db"}},
+		"a broken file": {RollbackFile, "aside: [", "", []string{server}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			fixture.Put(t, s.root, s.node.Paths.Kubernetes+"/tmp/"+row.file, row.text)
+			for _, path := range row.beside {
+				fixture.Put(t, s.root, path, "kind: Pod\n")
+			}
 			_, own := OwnEtcdEndpoints(s.host, s.node.Paths)(t.Context())
 			_, all := s.endpoints(pods{err: errors.New("connection refused")})(t.Context())
 			for _, err := range []error{own, all} {

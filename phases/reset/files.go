@@ -53,7 +53,6 @@ func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	c.removeFile(node.EtcdJournalPath(n.Paths))
 	c.removeFile(node.MoveJournalPath(n.Paths)) // the next node here isn't at these addresses
-	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n.Paths)))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
 		c.record(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
@@ -160,7 +159,8 @@ func (c *cleanup) removeDirectories(context.Context) {
 	if c.Config.Reset.CleanupTmpDir {
 		c.removeTree(node.BackupRoot(c.Env))
 	}
-	for _, dir := range slices.Concat([]string{p.Kubernetes}, pluginDirectories) {
+	c.removeFile(filepath.Join(node.BackupRoot(c.Env), thisnode.RollbackFile)) // says where etcd's data was set aside
+	for _, dir := range slices.Concat([]string{node.BackupRoot(c.Env), p.Kubernetes}, pluginDirectories) {
 		c.removeEmpty(dir)
 	}
 }

@@ -237,7 +237,10 @@ func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
 }
 
 func TestResetLeavesNothing(t *testing.T) {
-	s := newResetScene(t, map[string]string{"/etc/kubernetes/tmp/slipway-address.yaml": "to: 192.0.2.77\n"})
+	s := newResetScene(t, map[string]string{
+		"/etc/kubernetes/tmp/slipway-address.yaml":  "to: 192.0.2.77\n",
+		"/etc/kubernetes/tmp/slipway-rollback.yaml": "aside: /var/lib/etcd/member.before-rollback-2026-11-27-12-00-00\n",
+	})
 	said := s.reset(t)
 	phasetest.Once(t, said, phasetest.Line{`Member "cp-1"`, "left etcd"}, phasetest.Line{"Stopping", "kubelet"}, phasetest.Line{"Removing 2 Pods"}, phasetest.Line{"been reset"})
 	if strings.Contains(said, "WARNING") {

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -28,13 +29,13 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	if err := checkLocalEtcd(env); err != nil {
 		return nil, err
 	}
-	by, interrupted, err := thisnode.InterruptedEtcd(env.Host, env.Config.Paths.Kubernetes)
+	by, interrupted, err := interruption(env)
 	switch {
 	case err != nil:
 		return nil, err
 	case interrupted:
 		return nil, fault.WithRemedy(errors.WithMessage(by, "etcd's old data may still be needed"),
-			by.Remedy()+" first. If etcd has got its data by other means since, remove "+by.Path+" instead")
+			"if you still want its result, "+by.Remedy()+" first. Otherwise, once etcd works with the data that you want, remove "+by.Path)
 	}
 	path := env.Config.Paths.StaticPod(manifests.EtcdName)
 	manifest, err := host.ReadIfExists(env.Host, path)
@@ -51,6 +52,21 @@ func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
 	}
 	return p, fault.WithRemedy(errors.WithMessage(node.CheckServesOwnData(ctx, env), "etcd's old data stays while this host's etcd does not work with its present data"),
 		"`slipway diagnose` says what is wrong")
+}
+
+// interruption finds the command that may still need the old data. A rollback of another upgrade than the last doesn't: nobody can go on
+// with it.
+func interruption(env *step.Env) (by thisnode.Interruption, found bool, err error) {
+	by, found, err = thisnode.InterruptedEtcd(env.Host, env.Config.Paths.Kubernetes)
+	if err != nil || !found || filepath.Base(by.Path) != thisnode.RollbackFile {
+		return by, found, err
+	}
+	progress, err := upgrading.ReadProgress(env.Host, node.BackupRoot(env))
+	if err != nil {
+		return by, false, err
+	}
+	last, err := upgrading.LastBackup(env.Host, node.BackupRoot(env), progress)
+	return by, last != nil && progress.IsOf(last), err
 }
 
 func (p *PruneData) find(env *step.Env, dir string) error {

@@ -4,11 +4,15 @@
 package snapshot
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -16,12 +20,29 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
+// pruning is a state in which old data is pruned, and the facts of the error.
+type pruning struct {
+	change func(*testing.T, *phasetest.Stage, *members)
+	facts  []string
+}
+
+// rolledBack has backups of upgrades, and a rollback that stands in the way of pruning.
+func rolledBack(p upgrading.Progress, upgrades ...time.Time) pruning {
+	return pruning{func(t *testing.T, s *phasetest.Stage, _ *members) {
+		t.Helper()
+		root := node.BackupRoot(s.Env)
+		phasetest.Fatal(t, s.Host.EnsureDir(root, 0o700))
+		phasetest.Fatal(t, p.Write(s.Host, root))
+		for _, at := range upgrades {
+			s.Put(t, root+"/"+upgrading.ManifestBackup+at.Format(host.BackupTime)+"/etcd.yaml", "kind: Pod\n")
+		}
+	}, []string{"`slipway upgrade rollback --restore-etcd`", "/etc/kubernetes/tmp/slipway-rollback.yaml"}}
+}
+
 // TestPruneData: only data that a replacement has set aside goes, and only while nobody may need it.
 func TestPruneData(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*testing.T, *phasetest.Stage, *members)
-		facts  []string // of the error
-	}{
+	const aside = "/var/lib/etcd/member.before-rollback-2026-11-27-12-00-00"
+	for name, c := range map[string]pruning{
 		"all is well": {func(*testing.T, *phasetest.Stage, *members) {}, nil},
 		"etcd doesn't work": {func(_ *testing.T, _ *phasetest.Stage, m *members) { m.health[0].Err = errors.New("no leader") },
 			[]string{"no leader"}},
@@ -31,15 +52,14 @@ func TestPruneData(t *testing.T) {
 		"etcd runs with other data": {func(t *testing.T, s *phasetest.Stage, _ *members) {
 			s.Put(t, phasetest.EtcdLog, phasetest.LogOf(1, 0xdef, true))
 		}, []string{"abc", "def"}},
-		"etcd has no data in place": {func(t *testing.T, s *phasetest.Stage, _ *members) { s.Remove(t, phasetest.EtcdLog) }, []string{"abc", "0"}},
-		"an unfinished rollback": {func(t *testing.T, s *phasetest.Stage, _ *members) {
-			phasetest.Fatal(t, s.Host.EnsureDir(node.BackupRoot(s.Env), 0o700))
-			phasetest.Fatal(t, upgrading.Progress{OldData: "/x"}.Write(s.Host, node.BackupRoot(s.Env)))
-		}, []string{"`slipway upgrade rollback --restore-etcd`"}},
-		"a rollback that has ended": {func(t *testing.T, s *phasetest.Stage, _ *members) {
-			phasetest.Fatal(t, s.Host.EnsureDir(node.BackupRoot(s.Env), 0o700))
-			phasetest.Fatal(t, upgrading.Progress{OldData: "/x", Finished: noon}.Write(s.Host, node.BackupRoot(s.Env)))
-		}, nil},
+		"etcd has no data in place":     {func(t *testing.T, s *phasetest.Stage, _ *members) { s.Remove(t, phasetest.EtcdLog) }, []string{"abc", "0"}},
+		"an unfinished rollback":        rolledBack(upgrading.Progress{Began: noon, OldData: aside}, noon),
+		"an unfinished rollback's data": rolledBack(upgrading.Progress{Began: noon, OldData: "/x", Restored: true}, noon),
+		"a rollback that never began":   {rolledBack(upgrading.Progress{Began: noon, OldData: "/x"}, noon).change, nil},
+		"a rollback, and another upgrade since": {rolledBack(upgrading.Progress{Began: noon, OldData: aside, Restored: true},
+			noon, noon.AddDate(0, 3, 0)).change, nil},
+		"a rollback without its backup": {rolledBack(upgrading.Progress{Began: noon, OldData: aside, Restored: true}).change, nil},
+		"a rollback that has ended":     {rolledBack(upgrading.Progress{Began: noon, OldData: aside, Finished: noon}, noon).change, nil},
 		"a broken journal": {func(t *testing.T, s *phasetest.Stage, _ *members) {
 			s.Put(t, node.EtcdJournalPath(s.Config.Paths), "command: [")
 		}, []string{"/etc/kubernetes/tmp/slipway-etcd-data.yaml"}},
@@ -56,6 +76,9 @@ func TestPruneData(t *testing.T) {
 			s.Put(t, phasetest.EtcdLog, phasetest.LogOf(1, 0xabc, true))
 			c.change(t, s, m)
 			p, err := NewPruneData(t.Context(), s.Env)
+			if strings.HasPrefix(fault.Remedy(err), "run ") {
+				t.Errorf("it begins with a command that may replace the data: %s", fault.Remedy(err))
+			}
 			if fact.Error(t, err, c.facts...); err != nil {
 				return
 			}
