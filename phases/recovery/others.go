@@ -127,9 +127,11 @@ func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 		return fault.New("this host's member is the only voter of etcd, so no quorum is lost",
 			"`slipway diagnose` says why etcd does not work; if its data is damaged, restore a snapshot (`slipway etcd restore`)")
 	case len(strange) > 0:
-		return fault.New(fmt.Sprintf("an etcd that does not have this host's member runs on the hosts of %s: the member was removed, or etcd was restored or recovered there. %s",
-			labels(strange), r.end),
-			node.UnlessNeeded+"run `slipway reset --force` on their hosts, and then this again with "+r.abandon(strange))
+		return fault.New(fmt.Sprintf("an etcd that does not have this host's member runs on the hosts of %s: "+
+			"the member was removed, etcd was restored or recovered there, or it was off there when the member was added. %s%s",
+			labels(strange), r.end, r.compare(strange, seen.health)),
+			"compare the logs first: if etcd was off there when this host joined, this host has the newer data. "+
+				node.UnlessNeeded+"run `slipway reset --force` on their hosts, and then this again with "+r.abandon(strange))
 	case enough:
 		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s. %s%s",
 			len(running)+1, voters, labels(running), etcd.Majority(voters), seen.trouble(running), r.end, r.compare(running, seen.health)),

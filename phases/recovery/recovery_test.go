@@ -371,6 +371,18 @@ type departed struct {
 	*lostQuorum
 	answer  []string
 	cluster uint64
+	// committed is what they know to be committed; 0 if they don't say.
+	committed uint64
+}
+
+func (d departed) HealthOf(ctx context.Context, members []etcd.Member) []etcd.Health {
+	found := d.lostQuorum.HealthOf(ctx, members)
+	for i := range found {
+		if slices.Contains(d.answer, found[i].Name) {
+			found[i].Status.Committed, found[i].Answers = d.committed, d.committed > 0
+		}
+	}
+	return found
 }
 
 func (d departed) Peers(ctx context.Context, urls []string) []etcd.Peer {
@@ -398,6 +410,8 @@ func TestFormerMember(t *testing.T) {
 		"one of them answers":          {departed{answer: []string{"cp-3"}, cluster: 0xc}, 5, Options{}, []string{"cp-3:", "`slipway reset --force` here"}},
 		"they are given up":            {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{Abandon: []string{"cp-2", "cp-3"}}, []string{"`slipway reset --force` here"}},
 		"restored there":               {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{}, []string{"cp-2:", "`slipway reset --force` here"}},
+		"it's behind":                  {departed{answer: []string{"cp-3"}, committed: 5}, 5, Options{}, []string{"entry 8", "cp-3", "5", "`slipway reset --force` here"}},
+		"it's ahead":                   {departed{answer: []string{"cp-3"}, committed: 99}, 5, Options{}, []string{"entry 8", "cp-3", "99"}},
 		"restored there, and given up": {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{Abandon: []string{"cp-2"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
