@@ -291,7 +291,7 @@ func (b *BareHost) finish(_ context.Context, env *step.Env) error {
 	} else {
 		env.UI.Nextf("The cluster has the state of %s", b.File)
 	}
-	b.sayUpgrade(env)
 	node.SayRejoin(env, b.journal.Others)
+	b.sayUpgrade(env) // the upgrade is refused while lost control planes are registered
 	return nil
 }

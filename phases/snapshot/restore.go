@@ -293,7 +293,7 @@ func (r *Restore) finish(_ context.Context, env *step.Env) error {
 	if kept, err := host.Exists(env.Host, r.replacement.OldData); err != nil || kept {
 		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.replacement.OldData)
 	}
-	r.sayUpgrade(env)
 	node.SayRejoin(env, r.journal.Others)
+	r.sayUpgrade(env) // the upgrade is refused while lost control planes are registered
 	return nil
 }

@@ -136,7 +136,8 @@ func (r *Restore) outdated() string {
 // sayUpgrade says how the restored configuration gets to this host's version.
 func (r *Restore) sayUpgrade(env *step.Env) {
 	if r.journal.Upgrade != "" {
-		env.UI.Nextf("The snapshot is of an older Kubernetes, and so are the cluster's stored configuration and add-ons now: run `slipway upgrade apply %s`, before other hosts join", r.journal.Upgrade)
+		env.UI.Nextf("The snapshot is of an older Kubernetes, and so are the cluster's stored configuration and add-ons now: "+
+			"run `slipway upgrade apply %s`, once lost nodes are deleted, and before other hosts join", r.journal.Upgrade)
 	}
 }
 

@@ -542,9 +542,14 @@ func TestRestoreOfOlderKubernetes(t *testing.T) {
 			s.Remove(t, etcdPod)
 			finishing, err := NewRestore(t.Context(), s.Env, Source{File: path}) // after an interruption
 			phasetest.Fatal(t, err)
+			finishing.journal.Others = []string{"cp-2"}
 			phasetest.Fatal(t, finishing.finish(t.Context(), s.Env))
-			if said := s.Said.String() + s.Results.String(); strings.Contains(said, upgrade) != older {
+			said := s.Said.String() + s.Results.String()
+			if strings.Contains(said, upgrade) != older {
 				t.Errorf("older: %t: %s", older, said)
+			}
+			if older && strings.Index(said, upgrade) < strings.Index(said, "`kubectl delete node") {
+				t.Errorf("an upgrade is refused while lost nodes are registered: %s", said)
 			}
 		})
 	}
