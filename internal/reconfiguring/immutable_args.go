@@ -24,7 +24,8 @@ const (
 	etcdArgs    = "etcd.local.extraArgs"
 	etcdEnvs    = "etcd.local.extraEnvs"
 
-	reloadArg = "encryption-provider-config-automatic-reload"
+	reloadArg    = "encryption-provider-config-automatic-reload"
+	advertiseArg = "advertise-address"
 
 	noDataReason    = "etcd would start without its data"
 	moveData        = "stop the control plane, move the directory, and mount it at the same path"
@@ -42,7 +43,7 @@ func fixedArgs() []fixedArg {
 			"`slipway encryption enable` takes the steps"},
 		{serverArgs, reloadArg, "", "an API server would not load the next key, and `slipway encryption rotate` waits for that",
 			"leave it as it is: `slipway encryption enable` sets it"},
-		{serverArgs, "advertise-address", "", "all API servers would announce the same address",
+		{serverArgs, advertiseArg, "", "all API servers would announce the same address",
 			"`slipway reconfigure node --advertise-address` moves a control plane"},
 		{serverArgs, "etcd-prefix", "", noObjectsReason, keepStore},
 		{serverArgs, "etcd-servers", "", noObjectsReason, keepStore},
@@ -72,6 +73,8 @@ func (a fixedArg) differs(changed Field, present, next *config.ClusterConfigurat
 	}
 	switch {
 	case a.name == reloadArg && !present.HasEncryptionFile(): // the file is somebody else's
+		return "", false
+	case a.name == advertiseArg && len(a.values(next)) == 0: // each API server then announces its own address
 		return "", false
 	case changed.Path == a.path:
 		return a.path, !slices.Equal(a.values(present), a.values(next))

@@ -142,8 +142,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFixedArgs: each flag in the table is refused when it comes, changes or goes. One that an operator has may stay, and one may say
-// what its field says.
+// TestFixedArgs: each flag in the table is refused when it comes, changes or goes, except that advertise-address may go. A flag that an
+// operator has may stay, and it may say the same as its field.
 func TestFixedArgs(t *testing.T) {
 	for _, row := range fixedArgs() {
 		if row.name == reloadArg { // TestReloadStays
@@ -170,8 +170,14 @@ func TestFixedArgs(t *testing.T) {
 			is := func(value string) config.Arg { return config.Arg{Name: row.name, Value: value} }
 			other := config.Arg{Name: "v", Value: "4"}
 			changed := []Field{{Source: config.ClusterSource, Path: row.path}}
-			for _, pair := range [][2]*config.Node{{node(), node(is("/x"))}, {node(is("/x")), node(is("/y"))}, {node(is("/x")), node()}} {
+			for _, pair := range [][2]*config.Node{{node(), node(is("/x"))}, {node(is("/x")), node(is("/y"))}} {
 				fact.Error(t, refused(pair[0], pair[1], changed, nil), row.path, "--"+row.name)
+			}
+			switch gone := refused(node(is("/x")), node(), changed, nil); {
+			case row.name != advertiseArg:
+				fact.Error(t, gone, row.path, "--"+row.name)
+			case gone != nil:
+				t.Errorf("it can't go: %v", gone)
 			}
 			if err := refused(node(is("/x")), node(is("/x"), other), changed, nil); err != nil {
 				t.Errorf("one that stays is refused: %v", err)
