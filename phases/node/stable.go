@@ -95,7 +95,7 @@ func NewComponentProbeCheck(env *step.Env) preflight.Check {
 }
 
 // UnprovableComponents finds components of this control plane whose health a run couldn't prove after a restart, nor after putting
-// them back: they have no HTTP liveness probe, or it needs credentials. A component that's merely down isn't one.
+// them back: they have no HTTP liveness probe, or it needs credentials or redirects. A component that's merely down isn't one.
 func UnprovableComponents(ctx context.Context, env *step.Env) (found []fault.Finding) {
 	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
@@ -115,8 +115,8 @@ func UnprovableComponents(ctx context.Context, env *step.Env) (found []fault.Fin
 		var answer *host.ProbeError
 		_, err = env.Host.Fetch(ctx, probe) // in a plan, Probe would succeed without asking
 		switch {
-		case errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden):
-			found = append(found, unprovable(component, opensProbe(component), err))
+		case errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden || redirects(answer)):
+			found = append(found, unprovable(component, provableProbe(component, answer), err))
 		case errors.Is(err, host.ErrNotInPlan) || ctx.Err() != nil:
 			unasked = true
 		}
@@ -132,11 +132,20 @@ func unprovable(component, remedy string, err error) fault.Finding {
 	return fault.NewFinding(fault.ComponentProbe, fault.Error, remedy, "slipway could restart %s, but not see whether it works: %v", component, err)
 }
 
-// opensProbe is the advice for a component that answers its probe only with credentials.
-func opensProbe(component string) string {
-	if component == manifests.APIServerName {
+// redirects reports whether an answer is a success for the kubelet, but not for a run, which accepts only 200.
+func redirects(answer *host.ProbeError) bool { return answer.Status >= 300 && answer.Status < 400 }
+
+// provableProbe is the advice for a component that answers its probe only with credentials, or with a redirection.
+func provableProbe(component string, answer *host.ProbeError) string {
+	const inFile = ", in the file and in the patch that changes it"
+	switch {
+	case redirects(answer):
+		return "name a path that answers with 200 in the container's livenessProbe" + inFile
+	case component == manifests.APIServerName:
 		return "allow anonymous requests to /livez, /readyz and /healthz, through an AuthenticationConfiguration (--authentication-config), " +
 			"and the ClusterRole system:public-info-viewer for system:unauthenticated"
+	case component == manifests.EtcdName:
+		return "let the container's livenessProbe ask an address of --listen-metrics-urls, where etcd needs no credentials" + inFile
 	}
 	return "name the probe's path in --authorization-always-allow-paths of " + component
 }

@@ -48,6 +48,8 @@ func TestUnprovableComponents(t *testing.T) {
 		"not ready":    {change: answers(":6443/livez", &host.ProbeError{Status: 500})},
 		"unauthorized": {answers(":6443/livez", &host.ProbeError{Status: 401}), []phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-apiserver"}}}},
 		"forbidden":    {answers(":10259/livez", &host.ProbeError{Status: 403}), []phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-scheduler"}}}},
+		"redirected":   {answers(":10259/livez", &host.ProbeError{Status: 302}), []phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-scheduler", "302"}}}},
+		"no such path": {change: answers(":10259/livez", &host.ProbeError{Status: 404})}, // for the kubelet, it's down, too
 		"no probe": {
 			func(t *testing.T, s *phasetest.Stage) { probed(t, s, nil) },
 			[]phasetest.FoundAs{{Name: "error ComponentProbe", Facts: []string{"kube-scheduler", scheduler}}},
