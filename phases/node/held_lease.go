@@ -26,7 +26,8 @@ type Lease struct {
 	purpose Purpose
 	// Held is false if the API doesn't answer, so nobody can hold the Lease, or if this host has no credentials for it.
 	Held bool
-	// keepOnFailure is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Lease.
+	// keepOnFailure is set if a failed run keeps the Lease, because it may have stopped something. It's nil in the zero Lease, and in
+	// one that ends with cancel after any failure.
 	keepOnFailure *bool
 	// release returns the Lease. Only a node in good order does: any other keeps it. cancel is for a run that has stopped nothing: it
 	// returns the Lease, or leaves it to the interrupted or failed run that had it before.
@@ -126,34 +127,43 @@ func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 	}}
 }
 
-// ResumeLease is AcquireLeaseIfReachable for a unit that tries to put this node back until it succeeds. It doesn't renew the Lease
-// of the interrupted run: if putting back never succeeded, others would wait for this node for ever.
+// ResumeLease is AcquireLeaseIfReachable for a unit that tries to put this node back until it succeeds. If putting back never
+// succeeded, others would wait for this node for ever: so a try doesn't renew the Lease of the interrupted run, and a failed one returns
+// a Lease that it took itself. Once others may take the interrupted run's Lease, a try takes it again before it stops anything.
 func ResumeLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
-	if mine, found := interruptedLease(ctx, env, purpose); found {
+	mine, last, found := interruptedLease(ctx, env, purpose)
+	if found && env.Host.Now().Sub(last) < leaseAbandoned {
 		return mine, nil
 	}
-	return AcquireLeaseIfReachable(ctx, env, purpose)
+	mine, err := AcquireLeaseIfReachable(ctx, env, purpose)
+	if mine.keepOnFailure = nil; found {
+		mine.cancel = mine.release
+	}
+	return mine, err
 }
 
-// interruptedLease is the turn that an earlier run of this node has left, which still ends an hour after that run's last renewal.
-func interruptedLease(ctx context.Context, env *step.Env, purpose Purpose) (mine Lease, found bool) {
+// interruptedLease is the turn that an earlier run of this node has left, which still ends an hour after last, that run's last renewal.
+func interruptedLease(ctx context.Context, env *step.Env, purpose Purpose) (mine Lease, last time.Time, found bool) {
 	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	lease := newUpgradeLease()
 	found, err := env.Cluster.Get(ctx, lease)
 	if err != nil || !found || holderOf(lease) != env.Config.Name || purposeOf(lease) != purpose {
-		return Lease{}, false
+		return Lease{}, last, false
+	}
+	if lease.Spec.RenewTime != nil {
+		last = lease.Spec.RenewTime.Time
 	}
 	keep := func(context.Context) error { return nil }
 	return Lease{purpose: purpose, Held: true, keepOnFailure: new(bool), cancel: keep, release: func(ctx context.Context) error {
 		return returnLease(ctx, env, purpose)
-	}}, true
+	}}, last, true
 }
 
 // ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would. First come
 // the waits that the run didn't finish.
 func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose, waits ...func(context.Context, *step.Env) error) error {
-	mine, found := interruptedLease(ctx, env, purpose)
+	mine, _, found := interruptedLease(ctx, env, purpose)
 	if !found {
 		return ctx.Err() // without the API, the next run looks again
 	}
@@ -172,6 +182,8 @@ func (t Lease) KeepOnFailure() {
 	}
 }
 
+func (t Lease) keepsOnFailure() bool { return t.keepOnFailure != nil && *t.keepOnFailure }
+
 // Cancel ends a turn in which nothing was stopped, and returns err. If an earlier run may have stopped something, the node keeps
 // the Lease, with that run's purpose.
 func (t Lease) Cancel(ctx context.Context, err error) error {
@@ -188,7 +200,7 @@ func (t Lease) Cancel(ctx context.Context, err error) error {
 func (t Lease) Release(ctx context.Context, env *step.Env, failed error) error {
 	var putBack *RolledBackError
 	if failed != nil && (!errors.As(failed, &putBack) || putBack.Partly) {
-		if *t.keepOnFailure {
+		if t.keepsOnFailure() {
 			t.keep()
 			return failed
 		}
@@ -198,7 +210,7 @@ func (t Lease) Release(ctx context.Context, env *step.Env, failed error) error {
 	switch {
 	case err == nil:
 		err = t.release(ctx)
-	case *t.keepOnFailure:
+	case t.keepsOnFailure():
 		t.keep()
 	default:
 		return t.Cancel(ctx, err)

@@ -249,3 +249,32 @@ func TestInterruptedTurnExpires(t *testing.T) {
 		t.Errorf("error %v, %q holds the Lease", err, s.Holder(t))
 	}
 }
+
+// TestResumedTurn: a try to put this node back renews a Lease that others may take, and takes one that others have returned. It returns
+// either once it fails, even if it has stopped something.
+func TestResumedTurn(t *testing.T) {
+	for name, prepare := range map[string]func(*testing.T, *phasetest.Stage){
+		"abandoned": func(t *testing.T, s *phasetest.Stage) {
+			s.HoldsFor(t, "cp-1", string(ForConfiguration), leaseAbandoned)
+		},
+		"returned": func(*testing.T, *phasetest.Stage) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.FakeHost.Has.Time = time.Now()
+			prepare(t, s)
+			synctest.Test(t, func(t *testing.T) {
+				mine, err := ResumeLease(t.Context(), s.Env, ForConfiguration)
+				phasetest.Fatal(t, err)
+				if age := s.Host.Now().Sub(renewed(t, s)); s.Holder(t) != "cp-1" || age >= leaseSilence {
+					t.Errorf("%q holds the Lease, renewed %s ago", s.Holder(t), age)
+				}
+				mine.KeepOnFailure()
+				failed := errors.New("not ready")
+				if err := mine.Release(t.Context(), s.Env, failed); !errors.Is(err, failed) || s.Holder(t) != "" {
+					t.Errorf("error %v, %q holds the Lease", err, s.Holder(t))
+				}
+			})
+		})
+	}
+}

@@ -81,6 +81,13 @@ func TestWatchNeverSucceeds(t *testing.T) {
 			t.Errorf("the change is %q; %q holds the Lease, renewed at %s after %s", got, s.Holder(t), renewed(), last)
 		}
 	}
+	for range 2 { // once others may go on, and after that
+		s.FakeHost.Has.Time = s.FakeHost.Now().Add(time.Hour)
+		fact.Error(t, step.Run(t.Context(), s.Env, Watch(), step.Options{}), failed.Error())
+		if got := state(t, s); got != trial.Reverting || s.Holder(t) != "" {
+			t.Errorf("the change is %q, and %q holds the Lease", got, s.Holder(t))
+		}
+	}
 }
 
 // TestBeginBesideUnfinished: no change begins beside another, whose way back stays.
