@@ -16,7 +16,7 @@
 //   - store.go: the ConfigMaps, compared with the texts read before
 //   - confirm.go: --try and --confirm
 //   - roll_back.go: puts back a change of this run or an earlier one, or finishes storing it
-//   - revert.go, revert_version.go: choose the files for --revert, which this_node.go restores
+//   - revert.go, revert_limits.go: choose the files for --revert, which this_node.go restores, and say where it is impossible
 package reconfigure
 
 import (

@@ -33,7 +33,8 @@ import (
 // NewRevert returns the run to take back this node's last completed change. If that one has taken back another, there's
 // nothing to do: the same command again must not bring the change back.
 func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
-	last, err := trial.LastCompleted(&step.Env{Host: h, Machine: config.DefaultMachine()})
+	env := &step.Env{Host: h, Machine: config.DefaultMachine()}
+	last, err := trial.LastCompleted(env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,23 +47,11 @@ func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, 
 	if len(last.ConfigMaps) == 0 {
 		var warnings []string
 		r.Change, warnings, err = l.Stored(ctx)
-		return r, warnings, revertByHand(ctx, l, last, err)
+		return r, warnings, withoutAPI(ctx, env, l, last, err)
 	}
 	before, _ := textsOf(last)
 	r.Change, err = l.To(ctx, before)
-	return r, nil, revertByHand(ctx, l, last, err)
-}
-
-// revertByHand adds to an error how to go back while the API is away, which the change may have broken after its trial.
-func revertByHand(ctx context.Context, l reconfiguring.Loader, last *trial.Record, err error) error {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
-	defer cancel()
-	if err == nil || l.API.Ready(limited) == nil {
-		return err
-	}
-	return fault.WithRemedy(err, fmt.Sprintf("--revert needs the API, because it restores the cluster's configuration, too. "+
-		"`slipway diagnose` shows why the API does not answer. If %s is the cause, copy this node's files back from %s, "+
-		"whose change.yaml has each file's place, restart the kubelet, and then run the same command again", nameOf(last), last.Dir()))
+	return r, nil, withoutAPI(ctx, env, l, last, err)
 }
 
 // RevertPhases returns the workflow to take a change back. A node that has stored nothing changes only its files.

@@ -217,7 +217,7 @@ func (r *Record) Set(env *step.Env, state State) error {
 
 // IsKubeconfig reports whether a path is one of this node's kubeconfig files.
 func IsKubeconfig(env *step.Env, path string) bool {
-	return filepath.Dir(path) == env.Config.Paths.Kubeconfigs && filepath.Ext(path) == ".conf"
+	return filepath.Dir(path) == env.Settings().Paths.Kubeconfigs && filepath.Ext(path) == ".conf"
 }
 
 // ComponentAt returns the component whose static Pod is at path; empty for another file.
