@@ -353,6 +353,15 @@ func podRows() []row {
 			"kube-apiserver; " + manifestDir + "/kube-apiserver.yaml; not exist; `slipway init phase control-plane apiserver`", true},
 		{"encryption-file", "lost", encrypted("/etc/kubernetes/encryption"), "kube-apiserver; /etc/kubernetes/encryption/encryption.yaml; `slipway encryption enable`; /etc/kubernetes/encryption/keyring", true},
 		{"encryption-file", "an operator's", encrypted("/etc/kubernetes/own"), "kube-apiserver; /etc/kubernetes/own/encryption.yaml; --encryption-provider-config", true},
+		{"encryption-file", "crashed once", func(h *fakeHost) {
+			encrypted("/etc/kubernetes/own")(h)
+			h.crashed("kube-apiserver", crash)
+		}, "/etc/kubernetes/own/encryption.yaml", true},
+		{"encryption-file", "crashed twice", func(h *fakeHost) {
+			encrypted("/etc/kubernetes/own")(h)
+			h.crashed("kube-apiserver", crash)
+			h.container("kube-apiserver", "exited", at.Add(-2*time.Second), crash)
+		}, "/etc/kubernetes/own/encryption.yaml", false},
 		{"encryption-file", "it exists", func(h *fakeHost) {
 			encrypted("/etc/kubernetes/encryption")(h)
 			h.put("/etc/kubernetes/encryption/encryption.yaml", "")

@@ -101,8 +101,8 @@ func manifestMissing(o *observation) []symptom {
 	return found
 }
 
-// encryptionFileMissing finds an API server without its keys, even while it runs: it wouldn't start again. It ends no wait, as a phase may
-// yet write the file.
+// encryptionFileMissing finds an API server without its keys, even while it runs: it wouldn't start again. It ends a wait once the
+// API server has ended twice, as containerCrash does: until then, a phase may yet write the file.
 func encryptionFileMissing(o *observation) []symptom {
 	p := o.pod(apiServerPod)
 	if p == nil {
@@ -120,11 +120,18 @@ func encryptionFileMissing(o *observation) []symptom {
 		remedy = "run `slipway encryption enable` on this control plane, which restores the file from " + config.EncryptionKeyring +
 			"; without that file, copy both from another control plane"
 	}
-	return []symptom{{minDuration: never, Finding: fault.Finding{
+	lasts := never
+	if p.dead && p.exits() >= 2 {
+		lasts = crashDuration
+	}
+	return []symptom{{minDuration: lasts, Finding: fault.Finding{
 		Subject: apiServerPod, Remedy: remedy,
 		Message: path + " does not exist, so it cannot start: it reads the keys of the Secrets in etcd from there (" + p.path + ": --" + manifests.EncryptionFlag + ")",
 	}}}
 }
+
+// crashDuration is how long a container that has ended twice must stay down.
+const crashDuration = 2 * time.Second
 
 // containerCrash finds a container that ended twice with the same message, if no other cause explains it, unless the message is
 // about something that isn't ready yet.
@@ -136,7 +143,7 @@ func containerCrash(o *observation) []symptom {
 		}
 		words := lastWords(p.lines)
 		c := p.ended()
-		f := symptom{minDuration: 2 * time.Second, Finding: fault.Finding{
+		f := symptom{minDuration: crashDuration, Finding: fault.Finding{
 			Subject: p.name, Evidence: words,
 			Message: fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
 			Remedy:  "see its last message above; " + c.LogPath + " has the rest. Its flags are in " + p.path,
