@@ -139,6 +139,19 @@ func machineRows() []row {
 			s.node.Kubelet.ProtectKernelDefaults = false
 			s.node.KubeletExtraArgs = []config.Arg{{Name: "protect-kernel-defaults", Value: "true"}}
 		}, []string{"[ERROR KernelDefaults] | --protect-kernel-defaults in nodeRegistration.kubeletExtraArgs | kernel.panic=10"}},
+		{"KernelDefaults", "turned off by a file of --config-dir", func(s scene) {
+			s.protects(map[string]string{"kernel/panic": "0"})
+			s.node.KubeletExtraArgs = []config.Arg{{Name: "config-dir", Value: "/etc/kubelet.d"}}
+			s.put("/etc/kubelet.d/1.conf", "protectKernelDefaults: false\n")
+			s.put("/etc/kubelet.d/2.conf", "maxPods: 17\n")
+		}, nil},
+		{"KernelDefaults", "turned on by one", func(s scene) {
+			s.protects(map[string]string{"kernel/panic": "0"})
+			s.node.Kubelet.ProtectKernelDefaults = false
+			s.node.KubeletExtraArgs = []config.Arg{{Name: "config-dir", Value: "/etc/kubelet.d"}}
+			s.put("/etc/kubelet.d/1.conf", "protectKernelDefaults: true\n")
+			s.put("/etc/kubelet.d/2.conf", "maxPods: 17\n")
+		}, []string{"[ERROR KernelDefaults] | protectKernelDefaults in /etc/kubelet.d/1.conf | kernel.panic=10"}},
 		{"KernelDefaults", "not to be read", func(s scene) {
 			s.protects(nil)
 			if err := os.Remove(s.Root + "/proc/sys/kernel/panic"); err != nil {

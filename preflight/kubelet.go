@@ -69,7 +69,7 @@ func effectiveKubelet(m *config.Machine, h View) kubeletSettings {
 	s.merge(m.Kubelet, "the KubeletConfiguration")
 	flags := thisnode.ConfiguredFlags(h, m)
 	thisnode.EachDropIn(h, flags, func(path string, doc []byte) {
-		var c kubeletapi.KubeletConfiguration
+		c := kubeletapi.KubeletConfiguration{ProtectKernelDefaults: s.protectKernelDefaults.value} // which a file needn't have
 		if yaml.Unmarshal(doc, &c) == nil {
 			s.merge(c, path)
 		}
@@ -87,8 +87,8 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	if c.FailCgroupV1 != nil {
 		s.failCgroupV1 = setting[bool]{*c.FailCgroupV1, "failCgroupV1 in " + from}
 	}
-	if c.ProtectKernelDefaults {
-		s.protectKernelDefaults = setting[bool]{true, "protectKernelDefaults in " + from}
+	if c.ProtectKernelDefaults != s.protectKernelDefaults.value {
+		s.protectKernelDefaults = setting[bool]{c.ProtectKernelDefaults, "protectKernelDefaults in " + from}
 	}
 	if c.CgroupDriver != "" {
 		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}

@@ -58,9 +58,9 @@ func noNode(_ context.Context, h View, find func(host.Reader) (string, error)) [
 	return nil
 }
 
-// Upgrade lists the checks of a node before its upgrade. more has those of the cluster, and of the files to write.
+// Upgrade lists the checks of a node before its upgrade. more has the others: of the cluster, and of the files to write.
 func Upgrade(n *config.Node, more []Check) []Check {
-	checks := append(Rollback(), Patches(n), KernelDefaults(&n.Machine))
+	checks := append(Rollback(), Patches(n))
 	if n.ControlPlane {
 		checks = append(checks, Check{Name: "StaticPodManifest", Run: with(n, hasManifests), Description: "the static Pods of this control plane exist"})
 	}

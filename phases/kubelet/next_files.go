@@ -4,15 +4,20 @@
 package kubelet
 
 import (
+	"context"
 	"strings"
 
 	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // NextFiles returns the files for the kubelet's next start. The node's own settings stay as they are.
@@ -54,6 +59,44 @@ func NextConfig(env *step.Env) ([]byte, error) {
 	}
 	data, _, err := nextConfig(env, instance)
 	return data, err
+}
+
+// NewKernelCheck is KernelDefaults for the kubelet as its next start finds it here: with NextConfig's settings, which have the node's own
+// and the patches, and with the flags that stay.
+func NewKernelCheck(env *step.Env) preflight.Check {
+	check := preflight.KernelDefaults(&env.Config.Machine)
+	check.Run = func(ctx context.Context, h preflight.View) []fault.Finding {
+		if _, err := env.Patches(); err != nil {
+			return nil // the check of the patches reports it
+		}
+		next, err := nextMachine(env)
+		if err != nil {
+			return []fault.Finding{fault.Of(err)}
+		}
+		return preflight.KernelDefaults(next).Run(ctx, h)
+	}
+	return check
+}
+
+func nextMachine(env *step.Env) (*config.Machine, error) {
+	flags, _, err := nextFlags(env)
+	if err != nil {
+		return nil, err
+	}
+	data, err := NextConfig(env)
+	if err != nil {
+		return nil, err
+	}
+	settings := kubeletconfig.New()
+	if err := yaml.Unmarshal(data, settings); err != nil {
+		return nil, errors.Wrap(err, env.Config.Paths.KubeletConfig())
+	}
+	return env.Config.Machine.With(func(m *config.Machine) {
+		m.Kubelet, m.KubeletExtraArgs = *settings, nil
+		for _, f := range thisnode.KubeadmFlags(flags) {
+			m.KubeletExtraArgs = append(m.KubeletExtraArgs, f.Arg)
+		}
+	}), nil
 }
 
 // nextFlags returns kubeadm-flags.env without flags of older versions, and these flags; nil if the file doesn't exist.

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -21,7 +22,7 @@ import (
 
 // check runs the checks of this node, and pulls a control plane's images.
 func check(ctx context.Context, env *step.Env, more []preflight.Check) error {
-	err := node.Check(ctx, env, preflight.Upgrade(env.Config, more)...)
+	err := node.Check(ctx, env, preflight.Upgrade(env.Config, append(more, kubelet.NewKernelCheck(env)))...)
 	if err != nil || !env.Config.ControlPlane {
 		return err
 	}

@@ -164,7 +164,7 @@ func PlanQuestions(ctx context.Context, env, first *step.Env, state *upgrading.S
 			return edits.StaticPodFindings(ctx, first)
 		}},
 			node.NewPatchedImagesCheck(first),
-			preflight.KernelDefaults(&first.Config.Machine),
+			kubelet.NewKernelCheck(first),
 			etcdQuorum(first, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
 		found = append(found, hostFindings(ctx, first, there.Members)...)
 	}

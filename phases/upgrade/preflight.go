@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -81,10 +82,12 @@ func awaitServerPods(ctx context.Context, env *step.Env) error {
 }
 
 func upgradeQuestions(env *step.Env) []preflight.Check {
+	kernel := kubelet.NewKernelCheck(env)
 	if !env.Config.ControlPlane {
-		return nil
+		return []preflight.Check{kernel}
 	}
 	list := []preflight.Check{
+		kernel,
 		{Name: upgrading.SkewCheck, Description: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
 		{Name: edits.StaticPodCheck, Description: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
 		node.NewPatchedImagesCheck(env),

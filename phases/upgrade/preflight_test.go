@@ -4,6 +4,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -201,21 +202,41 @@ func TestPinnedEtcd(t *testing.T) {
 	fact.Error(t, runUpgradeControlPlane(t.Context(), s.Env), "EtcdImageTag", "3.5.21-0")
 }
 
-// TestKernelOfKubelet: a node whose kubelet wouldn't start with its next settings is found before an upgrade writes them.
+// TestKernelOfKubelet: a node whose kubelet wouldn't start with its next settings is found before an upgrade writes them. The patches count,
+// and so do the flags that stay, but not the present config.yaml.
 func TestKernelOfKubelet(t *testing.T) {
+	const on, off = "protectKernelDefaults: true\n", "protectKernelDefaults: false\n"
 	for name, s := range map[string]*phasetest.Stage{"control plane": phasetest.PlaneToUpgrade(t), "worker": workerToUpgrade(t).Stage} {
 		s.Put(t, host.ProcSys+"kernel/panic", "0\n")
-		for _, protects := range []bool{false, true} {
-			s.Config.Kubelet.ProtectKernelDefaults = protects
-			lists := map[string][]preflight.Check{"apply": preflight.Upgrade(s.Config, nil)}
+		for _, row := range []struct {
+			cluster     bool
+			patch, flag string
+			protects    bool
+		}{
+			{false, "", "", false},
+			{true, "", "", true},
+			{true, off, "", false},
+			{false, on, "", true},
+			{true, "", "--protect-kernel-defaults=false", false},
+			{false, off, "--protect-kernel-defaults", true},
+		} {
+			present := on
+			if row.protects {
+				present = off
+			}
+			s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n"+present)
+			s.Put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="`+row.flag+`"`+"\n")
+			s.Put(t, "/patches/kubeletconfiguration.yaml", cmp.Or(row.patch, "{}\n"))
+			s.Config.Kubelet.ProtectKernelDefaults, s.Config.PatchesDir = row.cluster, "/patches"
+			lists := map[string][]preflight.Check{"apply": upgradeQuestions(s.Env)}
 			if s.Config.ControlPlane {
 				lists["plan"] = PlanQuestions(t.Context(), s.Env, s.Env, &upgrading.State{}, &inventory.Inventory{})
 			}
 			for command, checks := range lists {
+				checks = slices.DeleteFunc(checks, func(c preflight.Check) bool { return c.Name != "KernelDefaults" })
 				found := preflight.Run(t.Context(), checks, s.Host, nil)[fault.Error]
-				i := slices.IndexFunc(found, func(f fault.Finding) bool { return f.Name == "KernelDefaults" })
-				if protects != (i >= 0) || protects && !strings.Contains(found[i].Message, "kernel.panic=10") {
-					t.Errorf("%s on a %s, protected: %t: found %v", command, name, protects, found)
+				if row.protects != (len(found) == 1) || row.protects && !strings.Contains(found[0].Message, "kernel.panic=10") {
+					t.Errorf("%s on a %s, %+v: found %v", command, name, row, found)
 				}
 			}
 		}
