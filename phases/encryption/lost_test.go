@@ -4,13 +4,18 @@
 package encryption
 
 import (
+	"context"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -118,7 +123,7 @@ func TestUnusedFileFindings(t *testing.T) {
 // restore is `encryption enable` before it needs the API.
 func (p *plane) restore(t *testing.T) error {
 	t.Helper()
-	list, err := RestoreLost(p.Env)
+	list, err := RestoreLost(p.Env, nil)
 	phasetest.Fatal(t, err)
 	return step.Run(t.Context(), p.Env, list, step.Options{})
 }
@@ -189,4 +194,66 @@ func TestRecallLost(t *testing.T) {
 	if want := (encryption.Order{encryption.Identity, keys[0], keys[1]}); !slices.Equal(p.loaded, want) {
 		t.Errorf("the file has %v", p.loaded)
 	}
+}
+
+// TestLostAndCrashed: a kubelet that delays a crashed API server is restarted, but not one whose API server runs. Other work, which may
+// be why the API server doesn't come up, is done between the file and the wait.
+func TestLostAndCrashed(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		w := newWorld(t, "cp-1")
+		w.everywhere(t, Enable)
+		p := w.planes[0]
+		phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+		healthy := runs
+		p.FakeHost.On.Probe = func(context.Context, host.Probe) error {
+			if !healthy {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		p.FakeHost.Jobs = nil
+		other := step.Phase{Name: "other", Run: func(context.Context, *step.Env) error {
+			p.Get(t, config.EncryptionFile)
+			healthy = true
+			return nil
+		}}
+		list, err := RestoreLost(p.Env, []step.Phase{other})
+		if phasetest.Fatal(t, err); len(list) != 3 || list[1].Name != other.Name {
+			t.Fatalf("%d phases", len(list))
+		}
+		phasetest.Fatal(t, step.Run(t.Context(), p.Env, list, step.Options{}))
+		if restarted := slices.Contains(p.FakeHost.Did("restart"), node.KubeletUnit); restarted == runs {
+			t.Errorf("the API server runs: %t; the kubelet is restarted: %t", runs, restarted)
+		}
+		list, err = RestoreLost(p.Env, []step.Phase{other})
+		if phasetest.Fatal(t, err); len(list) != 1 {
+			t.Errorf("with the file, it still has %d phases", len(list))
+		}
+	}
+}
+
+// TestRecallWithoutEtcd: `recall` needs no etcd, and doesn't wait for it as long as others do.
+func TestRecallWithoutEtcd(t *testing.T) {
+	w := newWorld(t, "cp-1")
+	keys := w.newKeys(t, 1)
+	p := w.planes[0]
+	phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+	p.down = true
+	asked := &silentEtcd{Etcd: p.Etcd}
+	p.Etcd = asked
+	phasetest.Fatal(t, p.recall(t, keys[0]))
+	if until, limited := asked.ctx.Deadline(); !limited || time.Until(until) > node.ReachTimeout {
+		t.Errorf("it would wait until %s", until)
+	}
+}
+
+// silentEtcd notes for how long it may be asked.
+type silentEtcd struct {
+	etcd.Etcd
+	ctx context.Context
+}
+
+func (e *silentEtcd) Values(ctx context.Context, _ string, _ func(string, []byte)) error {
+	e.ctx = ctx
+	return errors.New("etcd doesn't answer")
 }

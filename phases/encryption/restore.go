@@ -21,27 +21,34 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// RestoreLost is the workflow that makes this host's lost file again, from the keyring beside it; none if the file isn't lost. It needs
-// no API, which a single control plane hasn't got without the file.
-func RestoreLost(env *step.Env) ([]step.Phase, error) {
+// RestoreLost is the workflow that makes this host's lost file again, from the keyring beside it, then does other phases, and waits for the
+// API server; it's only those phases if the file isn't lost. It needs no API, which a single control plane hasn't got without the file.
+func RestoreLost(env *step.Env, others []step.Phase) ([]step.Phase, error) {
 	o, err := ownFile(env)
 	if err != nil || !o.lost() {
-		return nil, err
+		return others, err
 	}
-	return []step.Phase{{Name: "restore-keys", Summary: "Restore the lost file with the keys from the keyring", Run: restoreAndWait}}, nil
+	return slices.Concat([]step.Phase{{Name: "restore-keys", Summary: "Restore the lost file with the keys from the keyring", Run: restoreAndStart}}, others,
+		[]step.Phase{{Name: "await-api-server", Summary: "Wait until the API server is healthy with the restored file", Run: awaitRestored}}), nil
 }
 
-func restoreAndWait(ctx context.Context, env *step.Env) error {
+// restoreAndStart makes the kubelet forget its delay after a crash, of up to five minutes: only a restart does. To a wait that begins
+// afterwards, the containers that ended without the file don't count.
+func restoreAndStart(ctx context.Context, env *step.Env) error {
 	restored, err := restoreLost(ctx, env)
-	if err != nil || !restored {
+	if err != nil || !restored || node.IsHealthy(ctx, env, manifests.APIServerName) {
 		return err
 	}
+	env.UI.Printf("Restarting the kubelet, so that it starts %s without delay", manifests.APIServerName)
+	return node.RestartKubelet(ctx, env)
+}
+
+func awaitRestored(ctx context.Context, env *step.Env) error {
 	const failure = manifests.APIServerName + " did not become healthy with the restored file"
-	err = env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
+	err := env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
 		return node.WaitComponent(ctx, env, manifests.APIServerName)
 	})
-	return fault.WithRemedy(err, "the kubelet starts it again within five minutes: run the same command again then; "+
-		"if it doesn't, `slipway diagnose` says why")
+	return fault.WithRemedy(err, "`slipway diagnose` says why; once it's healthy, run the same command again")
 }
 
 // lost is set if the API server needs the file, and somebody has removed it.
@@ -91,7 +98,9 @@ func lostOrder(ctx context.Context, env *step.Env, ring encryption.Keyring) encr
 		}
 	}
 	order := encryption.Only(ring.Target)
-	v, err := readValues(ctx, env, ring.Target)
+	limited, cancelValues := context.WithTimeout(ctx, node.ReachTimeout) // etcd may be down, too
+	defer cancelValues()
+	v, err := readValues(limited, env, ring.Target)
 	if err != nil || v.check() != nil || len(v.others) > 0 {
 		order = encryption.Only(encryption.Identity).Reading(ring.Target)
 	}

@@ -122,16 +122,16 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) error
 	if o != nil {
 		p.Ignore(o.IgnorePreflightErrors)
 	}
-	list, err := encryption.RestoreLost(p.Env)
-	if err != nil {
-		return err
-	}
 	unfinished, err := reconfigure.Unfinished(p.Env)
 	if err != nil {
 		return err
 	}
-	if unfinished != nil {
-		list = append(list, reconfigure.FinishAndAwaitAPI()...)
+	var list []step.Phase
+	if unfinished != nil { // it may be why the API server doesn't come up, so the file comes first, and the wait last
+		list = reconfigure.FinishAndAwaitAPI()
+	}
+	if list, err = encryption.RestoreLost(p.Env, list); err != nil {
+		return err
 	}
 	if len(list) == 0 {
 		return nil
