@@ -175,8 +175,14 @@ func swap(_ context.Context, h View, m *config.Machine) []fault.Finding {
 		remedy("turn it off, now and at boot, with `slipway host prepare phase swap`, or set failSwapOn: false in a KubeletConfiguration")
 }
 
-// ToleratesSwap reports whether the kubelet, as it will be configured, starts on a host with swap.
-func ToleratesSwap(m *config.Machine, h View) bool { return !effectiveKubelet(m, h).failSwapOn.value }
+// SwapTolerance returns the setting with which the kubelet, as it will be configured, starts on a host with swap; empty if it doesn't.
+func SwapTolerance(m *config.Machine, h View) string {
+	refuses := effectiveKubelet(m, h).failSwapOn
+	if refuses.value {
+		return ""
+	}
+	return refuses.from
+}
 
 // cgroups checks which version of cgroups is mounted, and whether it has the kubelet's controllers.
 func cgroups(ctx context.Context, m *config.Machine, h View) []fault.Finding {

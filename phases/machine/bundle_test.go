@@ -147,19 +147,23 @@ func TestPrepareNodeWithSwap(t *testing.T) {
 		setting bool
 		flag    string
 		fails   bool
+		named   string // the reason why swap stays on
 	}{
-		{false, "", false},
-		{true, "", true},
-		{true, "--fail-swap-on=false", false},
-		{false, "--fail-swap-on", true},
+		{false, "", false, "failSwapOn in /var/lib/kubelet/config.yaml"},
+		{true, "", true, ""},
+		{true, "--fail-swap-on=false", false, "--fail-swap-on in /etc/default/kubelet"},
+		{false, "--fail-swap-on", true, ""},
 	} {
 		h, root := newBareHost(t)
 		fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 		fixture.Put(t, root, "/var/lib/kubelet/config.yaml", fmt.Sprintf("failSwapOn: %t\n", row.setting))
 		fixture.Put(t, root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS="+row.flag+"\n")
-		h.mustPrepare(t, &Prepare{})
+		said := h.mustPrepare(t, &Prepare{})
 		if kept := len(h.Has.Swap) > 0 && !slices.Contains(h.Orders(), "mask "+swapTarget); kept == row.fails {
 			t.Errorf("%+v: swap is %q after %q", row, h.Has.Swap, h.Orders())
+		}
+		if !row.fails {
+			fact.In(t, said, "/swapfile", row.named)
 		}
 	}
 }
@@ -172,12 +176,13 @@ func TestUpWithSwap(t *testing.T) {
 		change func(*config.Machine)
 		flags  string
 		kept   bool
+		named  string // the reason
 	}{
 		"unknown":                  {},
-		"failSwapOn: false":        {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, kept: true},
+		"failSwapOn: false":        {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, kept: true, named: "failSwapOn in the KubeletConfiguration"},
 		"failSwapOn: true":         {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(true) }},
-		"a flag":                   {change: func(m *config.Machine) { m.KubeletExtraArgs = flag }, kept: true},
-		"the administrator's flag": {flags: "--fail-swap-on=false", kept: true},
+		"a flag":                   {change: func(m *config.Machine) { m.KubeletExtraArgs = flag }, kept: true, named: "--fail-swap-on in nodeRegistration.kubeletExtraArgs"},
+		"the administrator's flag": {flags: "--fail-swap-on=false", kept: true, named: "--fail-swap-on in /etc/default/kubelet"},
 		"which takes precedence":   {change: func(m *config.Machine) { m.Kubelet.FailSwapOn = new(false) }, flags: "--fail-swap-on"},
 	} {
 		h, root := newBareHost(t)
@@ -193,6 +198,9 @@ func TestUpWithSwap(t *testing.T) {
 		}
 		if kept := len(h.Has.Swap) > 0 && len(h.Orders()) == 0; kept != row.kept {
 			t.Errorf("%s: swap is %q after %q", name, h.Has.Swap, h.Orders())
+		}
+		if row.kept {
+			fact.In(t, said.String(), "/swapfile", row.named)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -29,8 +30,11 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	tolerated, err := toleratesSwap(env)
-	if err == nil && tolerated {
+	setting, err := swapTolerance(env)
+	if err == nil && setting != "" {
+		if len(areas) > 0 && !p.KeepSwap {
+			env.UI.Printf("Swap stays on (%s): the kubelet is configured to run with it (%s)", strings.Join(areas, ", "), setting)
+		}
 		return nil
 	}
 	if p.KeepSwap {
@@ -60,18 +64,23 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// toleratesSwap reports whether the kubelet is configured to run with swap, which its Pods may need. On a node, that's its kubelet;
-// elsewhere, the kubelet that this configuration and the administrator's files are for.
-func toleratesSwap(env *step.Env) (bool, error) {
-	_, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig())
+// swapTolerance returns the setting with which the kubelet runs with swap, which its Pods may need; empty if it doesn't. On a node, that's
+// its kubelet; elsewhere, the kubelet that this configuration and the administrator's files are for.
+func swapTolerance(env *step.Env) (string, error) {
+	m := env.Machine
+	_, err := env.Host.Lstat(m.Paths.KubeletKubeconfig())
 	switch {
 	case host.IgnoreMissing(err) != nil:
-		return false, err
+		return "", err
 	case err != nil:
-		return preflight.ToleratesSwap(env.Machine, env.Host), nil
+		return preflight.SwapTolerance(m, env.Host), nil
 	}
-	settings, err := thisnode.KubeletSettings(env.Host, env.Machine)
-	return err == nil && settings.FailSwapOn != nil && !*settings.FailSwapOn, err
+	settings, err := thisnode.KubeletSettings(env.Host, m)
+	if err != nil || settings.FailSwapOn == nil || *settings.FailSwapOn {
+		return "", err
+	}
+	by := thisnode.ReadKubeletOverrides(env.Host, m).Of([]string{"failSwapOn"}, true)
+	return cmp.Or(by, "failSwapOn in "+m.Paths.KubeletConfig()), nil
 }
 
 func (p *Prepare) maskSwap(ctx context.Context, env *step.Env) error {
