@@ -8,8 +8,8 @@
 package breakages
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -100,7 +100,7 @@ func Check(in Inputs) []fault.Finding {
 		c.release, _ = releases.Of(releases.MinorOf(in.To))
 		c.run(patchSteps)
 	}
-	slices.SortStableFunc(c.found, func(a, b fault.Finding) int { return cmp.Compare(rank(a), rank(b)) })
+	sort.SliceStable(c.found, func(i, j int) bool { return rank(c.found[i]) < rank(c.found[j]) })
 	return c.found
 }
 

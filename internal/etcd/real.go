@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -215,7 +216,7 @@ func list(ctx context.Context, c *clientv3.Client, options ...clientv3.OpOption)
 }
 
 func sortByPeer(members []Member) {
-	slices.SortStableFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+	sort.SliceStable(members, func(i, j int) bool { return members[i].PeerURL < members[j].PeerURL })
 }
 
 func (r *Real) Withdraw(ctx context.Context, key string) (withdrawn bool, err error) {

@@ -11,7 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,8 +91,9 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 		group.Go(func() { look(ctx) })
 	}
 	group.Wait()
-	slices.SortStableFunc(c.gaps, func(a, b fault.Finding) int { return cmp.Compare(a.Subject, b.Subject) })
-	slices.SortStableFunc(c.inputs.APIUse, func(a, b breakages.APIUse) int { return cmp.Compare(a.Where, b.Where) })
+	gaps, uses := c.gaps, c.inputs.APIUse
+	sort.SliceStable(gaps, func(i, j int) bool { return gaps[i].Subject < gaps[j].Subject })
+	sort.SliceStable(uses, func(i, j int) bool { return uses[i].Where < uses[j].Where })
 	return &c.Inventory, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -57,7 +58,7 @@ func oldestKubelet(s *upgrading.State) string {
 
 func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []breakages.Kubelet {
 	nodes := slices.Clone(c.State.Nodes)
-	slices.SortStableFunc(nodes, func(a, b upgrading.NodeVersions) int { return rank(a) - rank(b) })
+	sort.SliceStable(nodes, func(i, j int) bool { return rank(nodes[i]) < rank(nodes[j]) })
 	if left := len(nodes) - maxNodes; left > 0 {
 		nodes = nodes[:maxNodes]
 		c.gap("kubelets", "nodes", "look at /var/lib/kubelet/config.yaml on nodes that differ from the others",

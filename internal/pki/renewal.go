@@ -4,11 +4,11 @@
 package pki
 
 import (
-	"cmp"
 	"crypto"
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -27,7 +27,7 @@ func RenewableRows() []certs.Spec { return sorted(certs.Table(), certs.Spec.Rene
 
 func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row certs.Spec) bool { return !want(row) })
-	slices.SortStableFunc(rows, func(a, b certs.Spec) int { return cmp.Compare(a.Name, b.Name) })
+	sort.SliceStable(rows, func(i, j int) bool { return rows[i].Name < rows[j].Name })
 	return rows
 }
 

@@ -8,6 +8,7 @@ package tokens
 import (
 	"context"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -129,7 +130,7 @@ func (s Store) List(ctx context.Context) ([]config.Token, error) {
 		}
 		list = append(list, token)
 	}
-	slices.SortStableFunc(list, func(a, b config.Token) int { return strings.Compare(a.ID, b.ID) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].ID < list[j].ID })
 	return list, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -149,7 +150,7 @@ func isFull(env *step.Env, s etcd.Status) bool { return s.Size >= quotaOf(env, s
 
 // defragment rewrites the databases of due members one after another, the leader's last.
 func defragment(ctx context.Context, env *step.Env, due []etcd.Health) error {
-	slices.SortStableFunc(due, func(a, b etcd.Health) int { return rank(a) - rank(b) })
+	sort.SliceStable(due, func(i, j int) bool { return rank(due[i]) < rank(due[j]) })
 	var left []string
 	for _, m := range due {
 		now, err := awaitFullHealth(ctx, env)
