@@ -34,7 +34,7 @@ const (
 // Emulated machines are about 15 times slower than this one. Only a fault takes as long as these limits.
 const (
 	bootLimit    = 30 * time.Minute
-	commandLimit = 2 * time.Hour
+	commandLimit = 6 * time.Hour    // also for `up` on a bare machine, beside other work
 	podLimit     = 45 * time.Minute // also for anything else that waits for Pods or the API
 	explainLimit = 10 * time.Minute // for all that a failed test has to say
 )

@@ -156,7 +156,7 @@ func (m machine) asksFrom(node, client, ofNode string) {
 	m.Helper()
 	started := time.Now()
 	m.write("/root/pods.yaml", pod("server", ofNode, "Always", "serve", ":8080")+serviceManifest+
-		pod(client, node, "OnFailure", "get", "http://server.default.svc.cluster.local/"))
+		pod(client, node, "OnFailure", "get", "http://server.default.svc.cluster.local./")) // with the dot, one question to DNS is enough
 	m.kubectl("apply", "-f", "/root/pods.yaml")
 	m.eventually("a Pod to reach a Service by its name", podLimit, func() error {
 		out, err := m.try(kubectl("get", "pod", client, "-o", "jsonpath={.status.phase}")...)

@@ -32,6 +32,7 @@ func TestSwapKept(t *testing.T) {
 	m.runsPod()
 	m.reboots()
 	m.hasSwap(true)
+	m.awaitsReady(m)
 }
 
 // TestJoin makes a cluster of two machines, each on the other end of a cable.
@@ -229,7 +230,7 @@ func TestRuntimes(t *testing.T) {
 			m.takes(upArgs...)
 			m.runsPod()
 			if v.state != "" {
-				if found, err := m.try("find", "/run/containerd/runc/k8s.io", "-name", v.state); found == "" { // it fails if a container has just gone
+				if found, err := m.try("find", "/run/containerd/runc/k8s.io", "-name", v.state); !strings.Contains(found, "/"+v.state+"\n") { // it fails if a container has just gone
 					t.Errorf("no container has a file %s, so another program runs them: %v", v.state, err)
 				}
 			}
@@ -288,8 +289,10 @@ func (m machine) logsDenials() {
 	if m.Failed() {
 		_, _ = m.try("setenforce", "0") // the policy may keep everybody else from logging in
 	}
-	denied, _ := m.try("ausearch", "-m", "avc", "-i") // none is an error
+	denied, _ := m.try("ausearch", "--input-logs", "-m", "avc", "-i") // by default, it reads standard input; none is an error
 	m.Logf("SELinux's denials, %d in all:\n%s", strings.Count(denied, "type=AVC"), denied[max(0, len(denied)-20000):])
+	journal, _ := m.try("journalctl", "--no-pager", "--boot", "--grep=avc: +denied") // without auditd, they're here
+	m.Logf("and in the journal, %d:\n%s", strings.Count(journal, "avc:"), journal[max(0, len(journal)-20000):])
 }
 
 // takesAnyhow logs a command's output and error.
