@@ -84,6 +84,9 @@ func refused(present, next *config.Node, changed []Field, parts map[string]confi
 			}
 		}
 		for _, a := range fixedArgs() {
+			if a.name == advertiseArg && parts == nil { // --revert may bring it back, as it worked before
+				continue
+			}
 			if field, differs := a.differs(c, &present.Cluster, &next.Cluster); differs {
 				add(c.Source, field, a.writtenIn(field)+": "+a.reason, a.instead)
 			}

@@ -170,10 +170,14 @@ func TestFixedArgs(t *testing.T) {
 			is := func(value string) config.Arg { return config.Arg{Name: row.name, Value: value} }
 			other := config.Arg{Name: "v", Value: "4"}
 			changed := []Field{{Source: config.ClusterSource, Path: row.path}}
+			wanted := map[string]config.Part{}
 			for _, pair := range [][2]*config.Node{{node(), node(is("/x"))}, {node(is("/x")), node(is("/y"))}} {
-				fact.Error(t, refused(pair[0], pair[1], changed, nil), row.path, "--"+row.name)
+				fact.Error(t, refused(pair[0], pair[1], changed, wanted), row.path, "--"+row.name)
+				if err := refused(pair[0], pair[1], changed, nil); (err == nil) != (row.name == advertiseArg) {
+					t.Errorf("for --revert: %v", err)
+				}
 			}
-			switch gone := refused(node(is("/x")), node(), changed, nil); {
+			switch gone := refused(node(is("/x")), node(), changed, wanted); {
 			case row.name != advertiseArg:
 				fact.Error(t, gone, row.path, "--"+row.name)
 			case gone != nil:

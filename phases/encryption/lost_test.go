@@ -242,7 +242,7 @@ func TestRecallWithoutEtcd(t *testing.T) {
 	asked := &silentEtcd{Etcd: p.Etcd}
 	p.Etcd = asked
 	phasetest.Fatal(t, p.recall(t, keys[0]))
-	if until, limited := asked.ctx.Deadline(); !limited || time.Until(until) > node.ReachTimeout {
+	if until, limited := asked.ctx.Deadline(); !limited || time.Until(until) > valuesTimeout {
 		t.Errorf("it would wait until %s", until)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -86,6 +87,9 @@ func restoreLost(ctx context.Context, env *step.Env) (restored bool, err error) 
 	return true, nil
 }
 
+// valuesTimeout is enough to read all Secrets. etcd may be down, too.
+const valuesTimeout = time.Minute
+
 // lostOrder is the lost file's order, if the API server still runs with it. Otherwise, the file reads as many keys as it may have. It
 // writes with the target only if etcd has nothing else: then all API servers read that, and none has dropped it. The next look at the
 // API servers corrects the rest.
@@ -98,7 +102,7 @@ func lostOrder(ctx context.Context, env *step.Env, ring encryption.Keyring) encr
 		}
 	}
 	order := encryption.Only(ring.Target)
-	limited, cancelValues := context.WithTimeout(ctx, node.ReachTimeout) // etcd may be down, too
+	limited, cancelValues := context.WithTimeout(ctx, valuesTimeout)
 	defer cancelValues()
 	v, err := readValues(limited, env, ring.Target)
 	if err != nil || v.check() != nil || len(v.others) > 0 {

@@ -129,14 +129,17 @@ func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 
 // ResumeLease is AcquireLeaseIfReachable for a unit that tries to put this node back until it succeeds. If putting back never
 // succeeded, others would wait for this node for ever: so a try doesn't renew the Lease of the interrupted run, and a failed one returns
-// a Lease that it took itself. Once others may take the interrupted run's Lease, a try takes it again before it stops anything.
+// a Lease that it took itself. If others may take the interrupted run's Lease before a try ends, it takes it again before it stops
+// anything.
 func ResumeLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
 	mine, last, found := interruptedLease(ctx, env, purpose)
-	if found && env.Host.Now().Sub(last) < leaseAbandoned {
+	try := min(2*env.Config.Timeouts.UpgradeManifests, leaseAbandoned/2)
+	if found && env.Host.Now().Sub(last) < leaseAbandoned-try {
 		return mine, nil
 	}
 	mine, err := AcquireLeaseIfReachable(ctx, env, purpose)
-	if mine.keepOnFailure = nil; found {
+	mine.keepOnFailure = nil
+	if found {
 		mine.cancel = mine.release
 	}
 	return mine, err

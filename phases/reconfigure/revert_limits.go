@@ -112,14 +112,18 @@ func stepsByHand(last *trial.Record, copies, removals []string) string {
 		"; restart the kubelet (`systemctl restart kubelet`), and then run the same command again"
 }
 
-// comparePods reports whether a static Pod has another version than in its former manifest, or else, whether it has the same file with
-// encryption keys. It's neither if one of the manifests is missing or broken.
+// comparePods reports whether a static Pod has a newer version than in its former manifest, and whether it has the same version and the
+// same file with encryption keys. It's neither if one of the manifests is missing or broken.
 func comparePods(then, now []byte) (upgraded, same bool) {
 	former, unreadable := manifests.DecodePod(then)
 	present, broken := manifests.DecodePod(now)
 	if unreadable != nil || broken != nil {
 		return false, false
 	}
-	return !sameVersion(manifests.ImageOf(then), manifests.ImageOf(now)),
-		manifests.FlagOf(former, manifests.EncryptionFlag) == manifests.FlagOf(present, manifests.EncryptionFlag)
+	if before, after := manifests.ImageOf(then), manifests.ImageOf(now); !sameVersion(before, after) {
+		old, err := version.ParseGeneric(manifests.TagOf(before))
+		current, other := version.ParseGeneric(manifests.TagOf(after))
+		return err == nil && other == nil && old.LessThan(current), false
+	}
+	return false, manifests.FlagOf(former, manifests.EncryptionFlag) == manifests.FlagOf(present, manifests.EncryptionFlag)
 }

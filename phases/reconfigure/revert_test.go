@@ -88,13 +88,14 @@ func TestRevertWithoutAPI(t *testing.T) {
 		change, since func(*testing.T, *phasetest.Stage)
 		byHand        bool
 	}{
-		"safe":     {[]string{apiServer, added}, set("profiling=false"), nothing, true},
-		"upgraded": {[]string{apiServer}, set("profiling=false"), func(t *testing.T, s *phasetest.Stage) { s.EditPod(t, manifests.APIServerName, "v1.37.2", "v1.38.0") }, false},
-		"encrypts": {[]string{apiServer}, set(manifests.EncryptionFlag + "=/etc/keys.yaml"), nothing, false},
-		"no copy":  {[]string{apiServer, adminConf}, set("profiling=false"), nothing, false},
-		"edited":   {[]string{apiServer}, set("profiling=false"), set("v=4"), false},
-		"done":     {[]string{apiServer}, nothing, nothing, false},
-		"no Pod":   {[]string{apiServer, added}, set("profiling=false"), func(t *testing.T, s *phasetest.Stage) { phasetest.Fatal(t, s.Host.Remove(apiServer)) }, false},
+		"safe":        {[]string{apiServer, added}, set("profiling=false"), nothing, true},
+		"upgraded":    {[]string{apiServer}, set("profiling=false"), func(t *testing.T, s *phasetest.Stage) { s.EditPod(t, manifests.APIServerName, "v1.37.2", "v1.38.0") }, false},
+		"rolled back": {[]string{apiServer}, set("profiling=false"), func(t *testing.T, s *phasetest.Stage) { s.EditPod(t, manifests.APIServerName, "v1.37.2", "v1.36.4") }, false},
+		"encrypts":    {[]string{apiServer}, set(manifests.EncryptionFlag + "=/etc/keys.yaml"), nothing, false},
+		"no copy":     {[]string{apiServer, adminConf}, set("profiling=false"), nothing, false},
+		"edited":      {[]string{apiServer}, set("profiling=false"), set("v=4"), false},
+		"done":        {[]string{apiServer}, nothing, nothing, false},
+		"no Pod":      {[]string{apiServer, added}, set("profiling=false"), func(t *testing.T, s *phasetest.Stage) { phasetest.Fatal(t, s.Host.Remove(apiServer)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := live(t)

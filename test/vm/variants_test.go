@@ -6,6 +6,7 @@
 package vm
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -286,12 +287,14 @@ func (m machine) enforcesSELinux() {
 }
 
 func (m machine) logsDenials() {
+	ctx, cancel := context.WithTimeout(context.Background(), explainLimit)
+	defer cancel()
 	if m.Failed() {
-		_, _ = m.try("setenforce", "0") // the policy may keep everybody else from logging in
+		_, _ = m.tryFor(ctx, "setenforce", "0") // the policy may keep everybody else from logging in
 	}
-	denied, _ := m.try("ausearch", "--input-logs", "-m", "avc", "-i") // by default, it reads standard input; none is an error
+	denied, _ := m.tryFor(ctx, "ausearch", "--input-logs", "-m", "avc", "-i") // by default, it reads standard input; none is an error
 	m.Logf("SELinux's denials, %d in all:\n%s", strings.Count(denied, "type=AVC"), denied[max(0, len(denied)-20000):])
-	journal, _ := m.try("journalctl", "--no-pager", "--boot", "--grep=avc: +denied") // without auditd, they're here
+	journal, _ := m.tryFor(ctx, "journalctl", "--no-pager", "--boot", "--grep=avc: +denied") // without auditd, they're here
 	m.Logf("and in the journal, %d:\n%s", strings.Count(journal, "avc:"), journal[max(0, len(journal)-20000):])
 }
 
