@@ -115,10 +115,10 @@ func labels(members []etcd.Member) string {
 }
 
 // compare says how far others have come, as far as they say, after the end of this host's log. A member that isn't the leader learns
-// later which of its entries are committed, so its log may be longer than it says.
+// later which of its entries are committed, so its log may be longer than it says. The status is empty if another answers in its place.
 func (r *Recovery) compare(others []etcd.Member, health []etcd.Health) (text string) {
 	for _, m := range others {
-		i := slices.IndexFunc(health, func(h etcd.Health) bool { return h.ID == m.ID && h.Answers })
+		i := slices.IndexFunc(health, func(h etcd.Health) bool { return h.ID == m.ID && h.Status.Committed > 0 })
 		switch {
 		case i < 0:
 			text += fmt.Sprintf(" %s does not say how far its log goes.", m.Label())

@@ -113,6 +113,13 @@ func (s observations) lacks(m etcd.Member, id uint64) bool {
 	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return m.At(p.URL) && p.Lacks(id) })
 }
 
+// separate reports whether the etcd at a member's addresses names another cluster than this host's. Restored or recovered data begins
+// a new log, so its entries say nothing about this host's.
+func (s observations) separate(m etcd.Member) bool {
+	p := s.peer(m)
+	return p.Cluster != 0 && p.Foreign(s.cluster)
+}
+
 func (s observations) silent(m etcd.Member) bool { return !s.alive(m) && s.peer(m).Silent() }
 
 // checkQuorumLost fails while a quorum is possible, and names the members that aren't silent and aren't given up.
@@ -127,11 +134,7 @@ func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 		return fault.New("this host's member is the only voter of etcd, so no quorum is lost",
 			"`slipway diagnose` says why etcd does not work; if its data is damaged, restore a snapshot (`slipway etcd restore`)")
 	case len(strange) > 0:
-		return fault.New(fmt.Sprintf("an etcd that does not have this host's member runs on the hosts of %s: "+
-			"the member was removed, etcd was restored or recovered there, or it was off there when the member was added. %s%s",
-			labels(strange), r.end, r.compare(strange, seen.health)),
-			"compare the logs first: if etcd was off there when this host joined, this host has the newer data. "+
-				node.UnlessNeeded+"run `slipway reset --force` on their hosts, and then this again with "+r.abandon(strange))
+		return r.refuseAsFormer(strange, seen)
 	case enough:
 		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s. %s%s",
 			len(running)+1, voters, labels(running), etcd.Majority(voters), seen.trouble(running), r.end, r.compare(running, seen.health)),
@@ -142,8 +145,21 @@ func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 	if len(left) > 0 {
 		return r.refuseFor(left, seen)
 	}
-	r.logs, r.answering = r.compare(alive, seen.health), labels(alive)
+	comparable := without(alive, seen.separate)
+	r.logs, r.answering = r.compare(comparable, seen.health), labels(comparable)
 	return nil
+}
+
+// refuseAsFormer is the error while members run whose etcd doesn't have this host's. Logs are only compared within a cluster.
+func (r *Recovery) refuseAsFormer(strange []etcd.Member, seen observations) error {
+	comparable, first := without(strange, seen.separate), ""
+	if len(comparable) > 0 {
+		first = "compare the logs first: if etcd was off there when this host joined, this host has the newer data. "
+	}
+	return fault.New(fmt.Sprintf("an etcd that does not have this host's member runs on the hosts of %s: "+
+		"the member was removed, etcd was restored or recovered there, or it was off there when the member was added. %s%s",
+		labels(strange), r.end, r.compare(comparable, seen.health)),
+		first+node.UnlessNeeded+"run `slipway reset --force` on their hosts, and then this again with "+r.abandon(strange))
 }
 
 func (o Options) isAbandoned(m etcd.Member) bool {

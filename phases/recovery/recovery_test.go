@@ -373,13 +373,15 @@ type departed struct {
 	cluster uint64
 	// committed is what they know to be committed; 0 if they don't say.
 	committed uint64
+	// replaced is set if others answer clients in their place.
+	replaced bool
 }
 
 func (d departed) HealthOf(ctx context.Context, members []etcd.Member) []etcd.Health {
 	found := d.lostQuorum.HealthOf(ctx, members)
 	for i := range found {
 		if slices.Contains(d.answer, found[i].Name) {
-			found[i].Status.Committed, found[i].Answers = d.committed, d.committed > 0
+			found[i].Status.Committed, found[i].Answers = d.committed, d.committed > 0 || d.replaced
 		}
 	}
 	return found
@@ -404,23 +406,27 @@ func TestFormerMember(t *testing.T) {
 		departed
 		voters int
 		Options
-		facts []string
+		facts, not []string
 	}{
-		"it was removed":               {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{}, []string{"cp-2, cp-3:", "`slipway reset --force` here"}},
-		"one of them answers":          {departed{answer: []string{"cp-3"}, cluster: 0xc}, 5, Options{}, []string{"cp-3:", "`slipway reset --force` here"}},
-		"they are given up":            {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{Abandon: []string{"cp-2", "cp-3"}}, []string{"`slipway reset --force` here"}},
-		"restored there":               {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{}, []string{"cp-2:", "`slipway reset --force` here"}},
-		"it's behind":                  {departed{answer: []string{"cp-3"}, committed: 5}, 5, Options{}, []string{"entry 8", "cp-3", "5", "`slipway reset --force` here"}},
-		"it's ahead":                   {departed{answer: []string{"cp-3"}, committed: 99}, 5, Options{}, []string{"entry 8", "cp-3", "99"}},
-		"restored there, and given up": {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{Abandon: []string{"cp-2"}}, nil},
+		"it was removed":                       {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{}, []string{"cp-2, cp-3:", "`slipway reset --force` here"}, nil},
+		"one of them answers":                  {departed{answer: []string{"cp-3"}, cluster: 0xc}, 5, Options{}, []string{"cp-3:", "`slipway reset --force` here"}, nil},
+		"they are given up":                    {departed{answer: []string{"cp-2", "cp-3"}, cluster: 0xc}, 3, Options{Abandon: []string{"cp-2", "cp-3"}}, []string{"`slipway reset --force` here"}, nil},
+		"restored there":                       {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{}, []string{"cp-2:", "`slipway reset --force` here"}, nil},
+		"it's behind":                          {departed{answer: []string{"cp-3"}, committed: 5}, 5, Options{}, []string{"entry 8", "cp-3", "5", "`slipway reset --force` here"}, nil},
+		"it's ahead":                           {departed{answer: []string{"cp-3"}, committed: 99}, 5, Options{}, []string{"entry 8", "cp-3", "99", "compare"}, nil},
+		"restored there, and given up":         {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{Abandon: []string{"cp-2"}}, nil, nil},
+		"restored there, and serves":           {departed{answer: []string{"cp-2"}, cluster: 0xd, replaced: true}, 3, Options{}, []string{"cp-2:", "`slipway reset --force` here"}, []string{"cp-2 ", "compare"}},
+		"restored there, serves, and given up": {departed{answer: []string{"cp-2"}, cluster: 0xd, replaced: true}, 5, Options{Abandon: []string{"cp-2"}}, nil, []string{"cp-2 ", "COMPARE"}},
+		"another answers clients in its place": {departed{answer: []string{"cp-3"}, cluster: 0xc, replaced: true}, 5, Options{}, []string{"cp-3 ", "compare"}, []string{" 0 "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, q := survivor(t, c.voters)
 			c.lostQuorum = q
 			s.Etcd = c.departed
-			_, err := New(t.Context(), s.Env, c.Options)
+			r, err := New(t.Context(), s.Env, c.Options)
 			if len(c.facts) == 0 {
 				phasetest.Fatal(t, err)
+				fact.NotIn(t, r.Summary(), c.not...)
 				return
 			}
 			if err == nil {
@@ -428,6 +434,7 @@ func TestFormerMember(t *testing.T) {
 			}
 			told := err.Error() + "; " + fault.Remedy(err)
 			fact.In(t, told, c.facts...)
+			fact.NotIn(t, told, c.not...)
 			if here, there := strings.Index(told, "`slipway reset --force` here"), strings.Index(told, "on their hosts"); there < here {
 				t.Errorf("the others' reset comes first: %s", told)
 			}
