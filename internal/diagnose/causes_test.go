@@ -386,6 +386,17 @@ func etcdRows() []row {
 			restoring(h)
 			h.remove(manifestDir + "/etcd.yaml")
 		}, "etcd; " + manifestDir + "/etcd.yaml; `slipway etcd restore /a.db`; " + journal, true},
+		{"etcd-interrupted", "init --restore, before any manifest", func(h *fakeHost) {
+			h.put(journal, "command: init --restore\nfrom: /a.db\n")
+			for _, name := range components() {
+				h.remove(manifestDir + "/" + name + ".yaml")
+			}
+		}, "etcd; " + manifestDir + "/etcd.yaml; `slipway init --restore /a.db`; " + journal, true},
+		{"etcd-interrupted", "a restore, and an API server that names etcd by this host's address", func(h *fakeHost) {
+			restoring(h)
+			h.remove(manifestDir + "/etcd.yaml")
+			h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--etcd-servers=https://192.0.2.11:2379")
+		}, "etcd; " + manifestDir + "/etcd.yaml; `slipway etcd restore /a.db`; " + journal, true},
 		{"etcd-interrupted", "a recovery that waits itself", func(h *fakeHost) {
 			restoring(h)
 			h.remove(manifestDir + "/etcd.yaml")

@@ -22,19 +22,18 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// etcdInterrupted finds a restore, a recovery or a rollback that was killed after it had taken etcd's manifest away, on a control plane
-// with an etcd of its own. While a recovery waits itself, its own etcd runs instead.
+// etcdInterrupted finds a restore, a recovery or a rollback that was killed after it had taken etcd's manifest away, or before init wrote
+// any manifest. A rollback's record, unlike a journal, may be a former node's, so it only counts on a control plane with an etcd of its
+// own. While a recovery waits itself, its own etcd runs instead.
 func etcdInterrupted(o *observation) []symptom {
 	path := filepath.Join(o.t.Manifests, etcdPod+".yaml")
 	own := o.t.Waiting && o.pod(thisnode.EtcdReplayName) != nil
-	if own || !o.isControlPlane() || len(o.externalEtcd()) > 0 {
-		return nil
-	}
-	if _, err := o.h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := o.h.Lstat(path); own || o.t.Manifests == "" || !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	by, found, _ := thisnode.InterruptedEtcd(o.h, filepath.Dir(o.t.Manifests))
-	if !found {
+	former := filepath.Base(by.Path) == thisnode.RollbackFile && (!o.isControlPlane() || len(o.externalEtcd()) > 0)
+	if !found || former {
 		return nil
 	}
 	return []symptom{{minDuration: never, Finding: fault.Finding{
