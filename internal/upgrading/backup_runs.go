@@ -85,7 +85,9 @@ func (r *runs) endedWith(i, next int) (began time.Time, err error) {
 }
 
 // restored reports whether a restore may have given this host's etcd a new cluster's data since the run that made d.
-func (p Progress) restored(d backupDir) bool { return p.OldData != "" && !d.made.Before(p.Began) }
+func (p Progress) restored(d backupDir) bool {
+	return p.OldData != "" && !d.made.Before(p.Began) && (p.Finished.IsZero() || !d.made.After(p.Finished))
+}
 
 // seemsOver reports whether an upgrade seems to have ended before a later run to the same version. Earlier releases recorded
 // neither the end nor the CA. The upgrade wasn't over if the later run found a component, or a kubelet's file, in its old state.

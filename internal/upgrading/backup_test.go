@@ -256,6 +256,7 @@ func TestLastBackupOfEtcdCluster(t *testing.T) {
 		"another cluster":              {Progress{}, "v1.37.2", []string{"def"}},
 		"restored":                     {Progress{Began: began, OldData: "/x"}, "v1.36.4", []string{"abc", "def"}},
 		"put back without etcd's data": {Progress{Began: began}, "v1.37.2", []string{"def"}},
+		"a restore before both":        {Progress{Began: began.AddDate(0, -1, 0), OldData: "/x", Finished: began.AddDate(0, 0, -9)}, "v1.37.2", []string{"def"}},
 		"a restore of a later upgrade": {Progress{Began: began.AddDate(0, 0, 1), OldData: "/x"}, "v1.37.2", []string{"def"}},
 	} {
 		b, err := LastBackup(linux.New(), root, row.rollback)

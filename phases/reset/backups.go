@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -62,11 +63,41 @@ func (c *cleanup) removeBackups(context.Context) {
 	if !c.Config.Reset.Backups {
 		return
 	}
+	failures := len(c.failed)
+	defer func() { c.dataLeft = c.dataLeft || len(c.failed) > failures }()
 	for _, path := range c.etcdBackups() {
 		c.removeTree(path)
 		if dir := filepath.Dir(path); dir != node.BackupRoot(c.Env) {
 			c.removeEmpty(dir)
 		}
+	}
+}
+
+// endRollback ends the last rollback of this node, so that nothing waits for it. The record of its end stays as long as there are
+// backups: it separates these from the next node's, even of an upgrade to the same version. It also stays as long as data is where
+// the rollback set etcd's aside, as a later reset may have to find that.
+func (c *cleanup) endRollback() {
+	root := node.BackupRoot(c.Env)
+	p, err := upgrading.ReadProgress(c.Host, root)
+	last, lastErr := upgrading.LastBackupTime(c.Host, root)
+	ended := upgrading.Progress{Began: p.Began, Ended: p.Ended, Finished: p.Finished}
+	if slices.ContainsFunc(c.etcdBackups(), func(path string) bool { return filepath.Dir(path) == filepath.Dir(p.OldData) }) {
+		ended.OldData = p.OldData
+	}
+	unneeded := lastErr == nil && last.IsZero() && ended.OldData == ""
+	if err != nil || p.Began.IsZero() || unneeded {
+		c.removeFile(filepath.Join(root, thisnode.RollbackFile))
+		return
+	}
+	if ended.Finished.IsZero() {
+		ended.Finished = c.Host.Now().UTC().Truncate(time.Second)
+		if last.After(ended.Finished) { // the clock was ahead during the upgrade
+			ended.Finished = last
+		}
+	}
+	if ended != p {
+		err := ended.Write(c.Host, root)
+		c.record(err == nil, err)
 	}
 }
 

@@ -61,7 +61,7 @@ type cleanup struct {
 	failed  []error
 	// etcdDirs hold etcd's data, and data that was set aside.
 	etcdDirs []string
-	// dataLeft reports that etcd's data couldn't be removed.
+	// dataLeft reports that etcd's data, or a backup of it, couldn't be removed.
 	dataLeft bool
 	// kubeletRuns reports that the kubelet may still run; stopped is when this run suspended or ended it, zero if it didn't run.
 	kubeletRuns bool

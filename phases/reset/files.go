@@ -156,10 +156,10 @@ func (c *cleanup) removeDirectories(context.Context) {
 	c.removeLeftovers(p.Kubernetes, names)
 	c.removeProfileFiles()
 	c.keepEncryptionKeys()
-	if c.Config.Reset.CleanupTmpDir {
+	if c.Config.Reset.CleanupTmpDir && !c.dataLeft { // the record of a rollback there says where etcd's data was set aside
 		c.removeTree(node.BackupRoot(c.Env))
 	}
-	c.removeFile(filepath.Join(node.BackupRoot(c.Env), thisnode.RollbackFile)) // says where etcd's data was set aside
+	c.endRollback()
 	for _, dir := range slices.Concat([]string{node.BackupRoot(c.Env), p.Kubernetes}, pluginDirectories) {
 		c.removeEmpty(dir)
 	}
