@@ -30,7 +30,7 @@ func keptAt(at time.Time) (files map[string]string, manifest string) {
 	return map[string]string{manifest: "kind: Pod\n", dir + "/" + upgrading.RecordFile: "to: v1.38.0\nca: sha256:1\n"}, manifest
 }
 
-// TestResetEndsRollback: the next node's upgrade to the same version isn't the one that was rolled back, and nothing waits for the
+// TestResetEndsRollback: the next node's upgrade to the same version is separate from a rolled-back one, and nothing waits for the
 // rollback.
 func TestResetEndsRollback(t *testing.T) {
 	began, next := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC), time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
