@@ -282,6 +282,7 @@ func (m machine) explain() {
 	defer cancel()
 	for _, args := range [][]string{
 		{"systemctl", "--failed", "--no-pager"},
+		{"journalctl", "--no-pager", "-o", "cat", "-k", "-p", "warning", "-n", "12"},
 		{"journalctl", "--no-pager", "-o", "cat", "-u", "kubelet", "-n", "12"},
 		{"journalctl", "--no-pager", "-o", "cat", "-u", "containerd", "-n", "12"},
 		{"slipway", "diagnose"},

@@ -163,12 +163,13 @@ func (m *Machine) arguments(port int) []string {
 	args := append(accelerated(m.Disk.Platform, m.accelerator), "-smp", "2", "-m", "4096", "-nodefaults", "-no-reboot", "-display", "none",
 		"-serial", "file:"+m.Console(), "-kernel", m.Disk.Kernel, "-initrd", m.Disk.Initrd, "-append", kernel,
 		// The guest's flushes reach the journal; this machine needn't flush for them. Zeros are written as such, because the
-		// journal of some versions of QEMU mixes up a request for zeros with its neighbors.
+		// journal of some versions of QEMU mixes up a request for zeros with its neighbors. Requests aren't merged, because the
+		// journal adds its own buffer to a request that may have as many as the kernel takes already.
 		"-blockdev", "driver=file,node-name=overlay-file,cache.no-flush=on,filename="+m.overlay(),
 		"-blockdev", "driver=qcow2,node-name=overlay,cache.no-flush=on,file=overlay-file",
 		"-blockdev", "driver=file,node-name=journal,cache.no-flush=on,filename="+m.journal(),
 		"-blockdev", "driver=blklogwrites,node-name=root,file=overlay,log=journal",
-		"-device", "virtio-blk-pci,drive=root,write-cache=on,write-zeroes=off,discard=off",
+		"-device", "virtio-blk-pci,drive=root,write-cache=on,write-zeroes=off,discard=off,request-merging=off",
 		"-netdev", fmt.Sprintf("user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", port),
 		"-device", "virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:00:00:01", "-device", "virtio-rng-pci")
 	if m.Share != "" {
