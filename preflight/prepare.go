@@ -40,7 +40,7 @@ func Prepare(m *config.Machine, p Preparation) []Check {
 		{Name: "DefaultRoute", Run: defaultRoute, Description: "a default route shows which address is the node's"},
 		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Description: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: with(openPorts{config.DefaultBindPort, kubeletPort(m)}, firewalld), Description: "neither firewalld nor ufw is on, nor nftables' own service with rules that may drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: with(preparedOpenings(m), firewalld), Description: firewallChecked},
 		{Name: "SELinux", Run: selinux, Description: "contexts can be restored where SELinux is on"},
 		{Name: "WritableFolders", Run: with(p.Written, writableIn), Description: "a file can be created, synced and renamed in each directory that will be written to"},
 		{Name: "Programs", Run: with(p.Refused, programsFit), Description: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
