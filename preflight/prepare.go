@@ -154,9 +154,11 @@ func runtimeFits(ctx context.Context, h View, socket string) []fault.Finding {
 		found = append(found, warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
 			remedy(updateRuntime)...)
 	}
-	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, "/opt/cni/bin") {
-		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to /opt/cni/bin", info.Name, strings.Join(dirs, ", ")).
-			remedy("set bin_dir to /opt/cni/bin in its configuration, or add it to bin_dirs (containerd 2.1 or later)")...)
+	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, pluginDir) {
+		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to %s", info.Name, strings.Join(dirs, ", "), pluginDir).
+			remedy(pluginDirRemedy)...)
 	}
 	return found
 }
+
+const pluginDirRemedy = "set bin_dir to " + pluginDir + " in its configuration, or add it to bin_dirs (containerd 2.1 or later), and restart it"
