@@ -227,14 +227,19 @@ func TestCorrectedInitKeepsEdits(t *testing.T) {
 // TestSlowInitGetsMoreTime: after an init that was only too slow, the same configuration with a longer timeout is accepted even if
 // nobody answers yet. Edits and other differences are still refused.
 func TestSlowInitGetsMoreTime(t *testing.T) {
-	const longer, scheduler = "timeouts: {controlPlaneComponentHealthCheck: 45m}\n", "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml"
+	const (
+		longer    = "timeouts: {controlPlaneComponentHealthCheck: 45m}\n"
+		scheduler = "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml"
+	)
 	for _, tt := range []struct {
 		name, more string
 		change     func(t *testing.T, s *phasetest.Stage)
 		refused    []string
 	}{
 		{"only the timeout", "", func(*testing.T, *phasetest.Stage) {}, nil},
-		{"an edit", "", func(t *testing.T, s *phasetest.Stage) { s.Append(t, "/etc/kubernetes/manifests/kube-scheduler.yaml", "# mine\n") }, []string{scheduler}},
+		{"an edit", "", func(t *testing.T, s *phasetest.Stage) {
+			s.Append(t, "/etc/kubernetes/manifests/kube-scheduler.yaml", "# mine\n")
+		}, []string{scheduler}},
 		{"another flag, too", "scheduler: {extraArgs: [{name: v, value: '4'}]}\n", func(*testing.T, *phasetest.Stage) {}, []string{scheduler}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
