@@ -27,6 +27,22 @@ func SameStaticPod(a, b []byte) bool {
 	return err == nil && equality.Semantic.DeepEqual(x, y)
 }
 
+// SameButStartupTime is SameStaticPod for Pods that may allow their first containers different times to start.
+func SameButStartupTime(a, b []byte) bool {
+	x, err := normalPod(a)
+	if err != nil {
+		return false
+	}
+	y, err := normalPod(b)
+	if err != nil || len(x.Spec.Containers) == 0 || len(y.Spec.Containers) == 0 {
+		return false
+	}
+	if p, q := x.Spec.Containers[0].StartupProbe, y.Spec.Containers[0].StartupProbe; p != nil && q != nil {
+		p.FailureThreshold = q.FailureThreshold
+	}
+	return equality.Semantic.DeepEqual(x, y)
+}
+
 // normalPod decodes a Pod, sets its defaults and sorts lists whose order doesn't matter.
 func normalPod(data []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}

@@ -35,12 +35,7 @@ func serviceRows() []row {
 			unit(host.UnitState{LoadState: "loaded", UnitFileState: "disabled"})(s)
 			s.node.EnableKubelet = true
 		}, nil},
-		{"Firewalld", "no systemd", func(s scene) { s.Fail["Unit"] = errors.New("no bus") },
-			[]string{"[WARNING Firewalld] | 6443 | 10250 | no bus"}},
-		{"Firewalld", "active", func(s scene) {
-			s.Has.Units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
-		},
-			[]string{"[WARNING Firewalld] | firewalld | `firewall-cmd --permanent --add-port=6443/tcp --add-port=10250/tcp && firewall-cmd --reload`"}},
+		{"Firewalld", "active", func(s scene) { s.firewalld() }, []string{"[WARNING Firewalld] | firewalld | 6443/tcp | 2379-2380/tcp | 10250/tcp | 8472/udp"}},
 		{"CRI", "no answer", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock") },
 			[]string{"[ERROR CRI] | no socket | unix:///run/containerd/containerd.sock | --cri-socket"}},
 		{"CRI", "no runtime", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket") }, []string{"[ERROR CRI] | `slipway host prepare --bundle FILE`"}},

@@ -50,12 +50,6 @@ func healthy(t *testing.T) *fakeHost {
 	return h
 }
 
-// nftables starts nftables' service with rules.
-func (h *fakeHost) nftables(rules string) {
-	h.Has.Units["nftables.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
-	h.put("/etc/nftables.conf", rules)
-}
-
 var healthyKernel = sync.OnceValue(func() string { return gzipped(kernelOptions()) })
 
 func kernelOptions() string {

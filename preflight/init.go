@@ -57,7 +57,6 @@ func controlPlane(n *config.Node) []Check {
 		{Name: "NumCPU", Run: numCPU, Description: "at least 2 CPUs"},
 		{Name: "Mem", Run: memory, Description: "at least 1700 MiB of memory"},
 		{Name: "KubernetesVersion", Run: with(n.Cluster.KubernetesVersion, kubernetesVersion), Description: "not newer than this program supports"},
-		{Name: "Firewalld", Run: with(openPorts{n.BindPort, kubeletPort(&n.Machine)}, firewalld), Description: "neither firewalld nor ufw is on, nor nftables' own service with rules that may drop packets; otherwise, ports have to be opened (warning)"},
 	}, ports(n, portUse{bindAddress(n.Cluster.APIServer.ControlPlaneComponent, ""), int(n.BindPort), apiServer},
 		portUse{bindAddress(n.Cluster.Scheduler, loopback), 10259, scheduler},
 		portUse{bindAddress(n.Cluster.ControllerManager, loopback), 10257, controllerManager})...)
@@ -88,6 +87,7 @@ func node(n *config.Node) []Check {
 		{Name: "DiskSpace-kubernetes", Run: space(m, m.Paths.Kubernetes, kubernetesNeed), Description: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
 		{Name: "DiskSpace-kubelet", Run: space(m, m.Paths.Kubelet, kubeletNeed), Description: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
 		{Name: "DiskSpace-runtime", Run: with(m, runtimeSpace), Description: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
+		{Name: "Firewalld", Run: with(nodeOpenings(n), firewalld), Description: firewallChecked},
 		{Name: "MTU", Run: with(n, mtu), Description: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
 	return slices.Concat(checks, forwarding(n), ports(n, portUse{m.Kubelet.Address, kubeletPort(m), kubelet}))

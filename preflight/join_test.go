@@ -31,7 +31,7 @@ func TestJoinWorkerNames(t *testing.T) {
 	}
 	for _, want := range []string{
 		"IsPrivilegedUser", "CRI", "ContainerRuntimeVersion", "SystemVerification", "Hostname", "KubeletVersion", "Service-kubelet", "Swap",
-		"HTTPProxy", "HTTPProxyCIDR", "Port-10250", "FileContent--proc-sys-net-ipv4-ip_forward", "DirAvailable--etc-kubernetes-manifests",
+		"Firewalld", "HTTPProxy", "HTTPProxyCIDR", "Port-10250", "FileContent--proc-sys-net-ipv4-ip_forward", "DirAvailable--etc-kubernetes-manifests",
 		"FileAvailable--etc-kubernetes-kubelet.conf", "FileAvailable--etc-kubernetes-pki-ca.crt",
 	} {
 		if !slices.Contains(names, want) {
@@ -111,7 +111,7 @@ func TestJoinControlPlaneNames(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"NumCPU", "Mem", "KubernetesVersion", "Firewalld", "Port-6443", "Port-10259", "Port-10257", "Port-2379", "Port-2380",
+		"NumCPU", "Mem", "KubernetesVersion", "Port-6443", "Port-10259", "Port-10257", "Port-2379", "Port-2380",
 		"DirAvailable--var-lib-etcd", "FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
 		"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml", "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml",
 		"FileAvailable--etc-kubernetes-manifests-etcd.yaml",

@@ -20,15 +20,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// lookupTimeout is how long the host's resolver may take for one name. A slower resolver is as bad as none, and init waits for it.
-const lookupTimeout = time.Second
+// How long the host's resolver may take for one name. Only the endpoint's is an error, so it gets as long as a slow host may need; for
+// the warning about the node's name, a slower resolver is as bad as none.
+const (
+	nodeNameTimeout     = time.Second
+	endpointNameTimeout = 10 * time.Second
+)
 
 func nodeName(ctx context.Context, h View, name string) []fault.Finding {
 	if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
 		return fail("invalid node name %q: %s", name, strings.Join(faults, "; ")).
 			remedy("set another with --node-name or nodeRegistration.name")
 	}
-	addrs, err := lookup(ctx, h, name)
+	addrs, err := lookup(ctx, h, name, nodeNameTimeout)
 	switch {
 	case errors.Is(err, host.ErrNotInPlan):
 		return unasked("whether %q resolves", name)
@@ -43,8 +47,8 @@ func nodeName(ctx context.Context, h View, name string) []fault.Finding {
 }
 
 // lookup also returns an error if the name has no address.
-func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+func lookup(ctx context.Context, h View, name string, limit time.Duration) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	addrs, err := h.LookupHost(ctx, name)
 	if err == nil && len(addrs) == 0 {
@@ -68,7 +72,7 @@ func controlPlaneEndpoint(ctx context.Context, h View, n *config.Node) []fault.F
 		if _, notIP := netip.ParseAddr(name); err != nil || notIP == nil {
 			continue
 		}
-		_, err = lookup(ctx, h, name)
+		_, err = lookup(ctx, h, name, endpointNameTimeout)
 		switch {
 		case errors.Is(err, host.ErrNotInPlan):
 			return unasked("whether %q resolves", name)

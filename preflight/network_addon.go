@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 
@@ -21,13 +22,14 @@ func networkAddOn(n *config.Node) []Check {
 	if n.NetworkAddOn.Name != config.Flannel {
 		return nil
 	}
-	return []Check{{Name: "Flannel", Run: with(n, flannel), Description: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
+	return []Check{{Name: "Flannel", Run: with(n, flannel), Description: "with `--network flannel`: its port is free, the container runtime finds its plugins, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
 }
 
 // flannel follows https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A host
 // needs the routes for itself, too: it reaches Services only through an address with a route.
-func flannel(_ context.Context, h View, n *config.Node) []fault.Finding {
-	found := append(flannelPort(h), networksBefore(h, config.FlannelPluginsPath)...)
+func flannel(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	found := append(flannelPort(h), flannelPlugins(ctx, h, n.CRISocket)...)
+	found = append(found, networksBefore(h, config.FlannelPluginsPath)...)
 	for _, family := range []struct {
 		ipv6   bool
 		name   string
@@ -48,6 +50,39 @@ func flannel(_ context.Context, h View, n *config.Node) []fault.Finding {
 		}
 	}
 	return found
+}
+
+// pluginDir is where flannel's Pods and bundles put network plugins.
+const pluginDir = "/opt/cni/bin"
+
+// flannelPlugins checks that the container runtime finds the plugins that flannel's configuration names, or it starts no Pod. A runtime
+// that doesn't answer is for the check CRI, and one that doesn't run yet doesn't say where it looks.
+func flannelPlugins(ctx context.Context, h View, socket string) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, socket)
+	if err != nil || len(info.CNIPluginDirs) == 0 {
+		return nil
+	}
+	dirs := strings.Join(info.CNIPluginDirs, ", ")
+	has := func(plugin string) bool {
+		return slices.ContainsFunc(info.CNIPluginDirs, func(dir string) bool { return exists(h, filepath.Join(dir, plugin)) })
+	}
+	// It may reach the directory by a symlink.
+	if !slices.ContainsFunc(info.CNIPluginDirs, func(dir string) bool { return filepath.Clean(dir) == pluginDir || isLink(h, dir) }) &&
+		!isLink(h, pluginDir) && !has(config.Flannel) {
+		return fail("%s looks for network plugins in %s, and flannel installs its own to %s, so no Pod could start", info.Name, dirs, pluginDir).
+			remedy(pluginDirRemedy)
+	}
+	missing := slices.DeleteFunc([]string{"bridge", "host-local", "portmap"}, has)
+	if len(missing) == 0 {
+		return nil
+	}
+	return fail("%s looks for network plugins in %s, which lacks %s, so no Pod could start", info.Name, dirs, strings.Join(missing, ", ")).
+		remedy("install the CNI plugins there; `slipway host prepare --bundle FILE` installs them to %s", pluginDir)
+}
+
+func isLink(h View, path string) bool {
+	info, err := h.Lstat(path)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // networksBefore finds a configuration that a runtime takes instead of path, because it takes the first by name:

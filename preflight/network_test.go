@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,7 +127,34 @@ func flannelRows() []row {
 	held := func(by string) func(s scene) {
 		return func(s scene) { s.Has.Held[8081] = host.Process{Name: by, PID: 7} }
 	}
+	// plugins puts network plugins into a directory, and makes the runtime look in others.
+	plugins := func(dir string, looksIn ...string) func(s scene) {
+		return with(func(s scene) {
+			s.Has.Runtime.CNIPluginDirs = looksIn
+			for _, name := range []string{"bridge", "host-local", "portmap"} {
+				s.put(dir+"/"+name, "")
+			}
+		})
+	}
 	return []row{
+		{"Flannel", "plugins", plugins("/opt/cni/bin", "/opt/cni/bin/"), nil},
+		{"Flannel", "plugins in two directories", plugins("/usr/lib/cni", "/usr/lib/cni", "/opt/cni/bin"), nil},
+		{"Flannel", "plugins of a runtime that looks elsewhere", plugins("/usr/lib/cni", "/usr/lib/cni"),
+			[]string{"[ERROR Flannel] | containerd | /usr/lib/cni | /opt/cni/bin | bin_dir | bin_dirs"}},
+		{"Flannel", "plugins elsewhere, with flannel's own", func(s scene) {
+			plugins("/usr/lib/cni", "/usr/lib/cni")(s)
+			s.put("/usr/lib/cni/flannel", "")
+		}, nil},
+		{"Flannel", "plugins by a symlink", func(s scene) {
+			plugins("/usr/lib/cni", "/usr/lib/cni")(s)
+			s.mkdir("/opt/cni")
+			if err := os.Symlink("/usr/lib/cni", s.Root+"/opt/cni/bin"); err != nil {
+				s.t.Fatal(err)
+			}
+		}, nil},
+		{"Flannel", "no plugins", with(func(s scene) { s.Has.Runtime.CNIPluginDirs = []string{"/opt/cni/bin"} }),
+			[]string{"[ERROR Flannel] | containerd | /opt/cni/bin | bridge | host-local | portmap | `slipway host prepare --bundle FILE`"}},
+		{"Flannel", "no runtime", with(func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket") }), nil},
 		{"Flannel", "all is there", with(func(scene) {}), nil},
 		{"Flannel", "no module", with(func(s scene) { s.remove(bridge4) }), []string{module}},
 		{"Flannel", "no module, and none needed", with(func(s scene) {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -155,46 +154,4 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 func hasEtcd(n *config.Node, h View) bool {
 	return exists(h, n.Paths.StaticPod(etcd)) ||
 		n.Join != nil && (exists(h, thisnode.JoinUnfinished(n)) || exists(h, n.Paths.StaticPod(apiServer)))
-}
-
-// openPorts are the ports that other nodes have to reach.
-type openPorts struct {
-	api     int32
-	kubelet int
-}
-
-func firewalld(ctx context.Context, h View, p openPorts) []fault.Finding {
-	unit, err := h.Unit(ctx, "firewalld.service")
-	if err != nil {
-		return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", p.api, p.kubelet, err).
-			remedy("make sure that other nodes can reach these ports of this host")
-	}
-	const active = "%s is active, and other nodes must be able to reach TCP ports %d and %d of this host"
-	switch {
-	case unit.ActiveState == "active":
-		return warn(active, "firewalld", p.api, p.kubelet).
-			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", p.api, p.kubelet)
-	case usesUFW(h):
-		return warn(active, "ufw", p.api, p.kubelet).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", p.api, p.kubelet)
-	case usesNftables(ctx, h):
-		return warn(active, "nftables", p.api, p.kubelet).
-			remedy("accept them with `tcp dport { %d, %d } accept` in its rules (on Debian, /etc/nftables.conf), and run `systemctl reload nftables`", p.api, p.kubelet)
-	}
-	return nil
-}
-
-// usesNftables reports whether nftables' own service may have rules that drop packets: distributions keep them in other files, too.
-func usesNftables(ctx context.Context, h View) bool {
-	unit, err := h.Unit(ctx, "nftables.service")
-	if err != nil || unit.ActiveState != "active" {
-		return false
-	}
-	text, err := h.ReadFile("/etc/nftables.conf")
-	return err != nil || slices.ContainsFunc([]string{"drop", "reject", "include"}, func(word string) bool { return strings.Contains(string(text), word) })
-}
-
-// usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.
-func usesUFW(h View) bool {
-	text, err := h.ReadFile("/etc/ufw/ufw.conf")
-	return err == nil && slices.Contains(strings.Split(string(text), "\n"), "ENABLED=yes")
 }

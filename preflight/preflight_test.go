@@ -34,7 +34,7 @@ func names(checks []Check) []string {
 
 func TestInitNames(t *testing.T) {
 	common := []string{
-		"IsPrivilegedUser", "ExistingCluster", "NumCPU", "Mem", "KubernetesVersion", "Firewalld",
+		"IsPrivilegedUser", "ExistingCluster", "NumCPU", "Mem", "KubernetesVersion",
 		"Port-6443", "Port-10259", "Port-10257", "AnonymousAccess",
 		"FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
 		"FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml",
@@ -44,7 +44,7 @@ func TestInitNames(t *testing.T) {
 		"CRI", "ContainerRuntimeVersion", "CgroupDriver",
 		"FileExisting-losetup", "FileExisting-mount", "FileExisting-cp",
 		"SystemVerification", "KernelModules", "KernelDefaults", "Patches", "Hostname", "DNSLoop", "ResolvConf", "ControlPlaneEndpoint", "KubeletVersion", "Service-kubelet", "Swap",
-		"WritableFolders", "DiskSpace-kubernetes", "DiskSpace-kubelet", "DiskSpace-runtime", "MTU",
+		"WritableFolders", "DiskSpace-kubernetes", "DiskSpace-kubelet", "DiskSpace-runtime", "Firewalld", "MTU",
 	}
 	const v4, v6 = "FileContent--proc-sys-net-ipv4-ip_forward", "FileContent--proc-sys-net-ipv6-conf-default-forwarding"
 	rest := []string{"Port-10250", "PodSubnetRoutes", "ServiceSubnetRoutes"}

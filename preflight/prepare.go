@@ -40,7 +40,7 @@ func Prepare(m *config.Machine, p Preparation) []Check {
 		{Name: "DefaultRoute", Run: defaultRoute, Description: "a default route shows which address is the node's"},
 		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Description: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: with(openPorts{config.DefaultBindPort, kubeletPort(m)}, firewalld), Description: "neither firewalld nor ufw is on, nor nftables' own service with rules that may drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "Firewalld", Run: with(preparedOpenings(m), firewalld), Description: firewallChecked},
 		{Name: "SELinux", Run: selinux, Description: "contexts can be restored where SELinux is on"},
 		{Name: "WritableFolders", Run: with(p.Written, writableIn), Description: "a file can be created, synced and renamed in each directory that will be written to"},
 		{Name: "Programs", Run: with(p.Refused, programsFit), Description: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
@@ -154,9 +154,11 @@ func runtimeFits(ctx context.Context, h View, socket string) []fault.Finding {
 		found = append(found, warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
 			remedy(updateRuntime)...)
 	}
-	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, "/opt/cni/bin") {
-		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to /opt/cni/bin", info.Name, strings.Join(dirs, ", ")).
-			remedy("set bin_dir to /opt/cni/bin in its configuration, or add it to bin_dirs (containerd 2.1 or later)")...)
+	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, pluginDir) {
+		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to %s", info.Name, strings.Join(dirs, ", "), pluginDir).
+			remedy(pluginDirRemedy)...)
 	}
 	return found
 }
+
+const pluginDirRemedy = "set bin_dir to " + pluginDir + " in its configuration, or add it to bin_dirs (containerd 2.1 or later), and restart it"

@@ -80,19 +80,7 @@ func prepareRows() []prepareRow {
 			h.put("/etc/cni/net.d/old.conf.bak", "{}")
 		}, []string{"[NOTE CNI] | /etc/cni/net.d | 10-flannel.conflist | 99-lo.conf"}},
 		{"CNI", "not readable", func(h *fakeHost) { h.unreadable("/etc/cni/net.d") }, nil},
-		{"Firewalld", "active", func(h *fakeHost) {
-			h.Has.Units["firewalld.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
-		}, []string{"[WARNING Firewalld] | firewalld | `firewall-cmd --permanent --add-port=6443/tcp --add-port=10250/tcp && firewall-cmd --reload`"}},
-		{"Firewalld", "ufw", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
-			[]string{"[WARNING Firewalld] | ufw | `ufw allow 6443/tcp && ufw allow 10250/tcp`"}},
-		{"Firewalld", "ufw is off", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "ENABLED=no\n") }, nil},
-		{"Firewalld", "nftables", func(h *fakeHost) { h.nftables("policy drop;") },
-			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250 | /etc/nftables.conf | `systemctl reload nftables`"}},
-		{"Firewalld", "nftables in other files", func(h *fakeHost) { h.nftables(`include "/etc/nftables.d/*.nft"`) },
-			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250"}},
-		{"Firewalld", "nftables of another distribution", func(h *fakeHost) { h.nftables(""); h.remove("/etc/nftables.conf") },
-			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250"}},
-		{"Firewalld", "nftables without rules", func(h *fakeHost) { h.nftables("policy accept;") }, nil},
+		{"Firewalld", "ufw", (*fakeHost).ufw, []string{"[WARNING Firewalld] | ufw | 6443/tcp | 2379-2380/tcp | 10250/tcp | 8472/udp"}},
 		{"Sysctl", "a later file", func(h *fakeHost) {
 			h.put("/etc/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 0\nnet.ipv4.tcp_syncookies = 1\n")
 			h.put("/usr/lib/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 3\n")

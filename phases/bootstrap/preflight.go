@@ -112,6 +112,8 @@ func initChecks(ctx context.Context, env *step.Env) ([]preflight.Check, error) {
 		acceptEdited(env, wanted)
 	case env.Unfinished:
 		acceptReplaced(ctx, env, wanted)
+	default:
+		acceptOtherStartupTime(env, wanted)
 	}
 	same := preflight.Configuration(func(context.Context) []fault.Finding { return differences(env, stored) })
 	return append(preflight.Init(n, wanted), same), nil

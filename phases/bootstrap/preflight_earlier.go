@@ -57,6 +57,17 @@ func acceptEdited(env *step.Env, wanted map[string][]byte) {
 	}
 }
 
+// acceptOtherStartupTime makes the checks accept an unedited static Pod that only allows its component another time to start. Where an
+// init was too slow, the remedy is a longer timeout, and nobody may answer yet to say how far that init got.
+func acceptOtherStartupTime(env *step.Env, wanted map[string][]byte) {
+	for path, asked := range wanted {
+		have, err := host.ReadIfExists(env.Host, path)
+		if err == nil && env.Host.Unchanged(path) && manifests.SameButStartupTime(have, asked) {
+			wanted[path] = have
+		}
+	}
+}
+
 func kubeletDiffers(env *step.Env) []fault.Finding {
 	files, err := kubelet.Files(env)
 	if err != nil {
@@ -77,8 +88,11 @@ func kubeletDiffers(env *step.Env) []fault.Finding {
 	return faults
 }
 
-// askTimeout is how long a running API server may take to answer one question.
-const askTimeout = 3 * time.Second
+// askTimeout is how long a running API server or etcd may take to answer one question: 3 seconds, or longer on a host where components
+// may take longer than usual to start.
+func askTimeout(n *config.Node) time.Duration {
+	return max(3*time.Second, n.Timeouts.ControlPlaneComponentHealthCheck/80)
+}
 
 // stored says how the ClusterConfiguration in the cluster compares with this run's. It's empty if there is none, or the cluster
 // can't be asked.
@@ -112,7 +126,7 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 // storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if there's no ConfigMap for it. known is false
 // if the cluster can't be asked. A plan that asks nobody finds nothing; only Read says so.
 func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout(env.Config))
 	defer cancel()
 	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
 		return nil, false
@@ -178,7 +192,7 @@ func etcdHasData(env *step.Env) bool {
 
 // hasKey asks etcd for an API object. A local etcd without a static Pod can't be asked.
 func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, thisnode.EtcdAPITimeout+askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, thisnode.EtcdAPITimeout+askTimeout(env.Config))
 	defer cancel()
 	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found && env.Config.Cluster.Etcd.Local != nil {
 		return false, errors.New("etcd has no static Pod")

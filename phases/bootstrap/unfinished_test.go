@@ -224,6 +224,68 @@ func TestCorrectedInitKeepsEdits(t *testing.T) {
 	fact.NotIn(t, s.Get(t, phasetest.APIServerManifest), "no-such-flag")
 }
 
+// TestSlowInitGetsMoreTime: after an init that was only too slow, the same configuration with a longer timeout is accepted even if
+// nobody answers yet. Edits and other differences are still refused.
+func TestSlowInitGetsMoreTime(t *testing.T) {
+	const (
+		longer    = "timeouts: {controlPlaneComponentHealthCheck: 45m}\n"
+		scheduler = "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml"
+	)
+	for _, tt := range []struct {
+		name, more string
+		change     func(t *testing.T, s *phasetest.Stage)
+		refused    []string
+	}{
+		{"only the timeout", "", func(*testing.T, *phasetest.Stage) {}, nil},
+		{"an edit", "", func(t *testing.T, s *phasetest.Stage) {
+			s.Append(t, "/etc/kubernetes/manifests/kube-scheduler.yaml", "# mine\n")
+		}, []string{scheduler}},
+		{"another flag, too", "scheduler: {extraArgs: [{name: v, value: '4'}]}\n", func(*testing.T, *phasetest.Stage) {}, []string{scheduler}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := failedInit(t, "")
+			s.Etcd = phasetest.AskedEtcd{Err: errors.New("deadline exceeded")}
+			tt.change(t, s)
+			again(t, s, fixture.InitDocument+longer+fixture.ClusterDocument+tt.more)
+			if s.Unfinished {
+				t.Fatal("somebody answered")
+			}
+			found := refused(t, s)
+			if names := slices.Sorted(maps.Keys(found)); !slices.Equal(names, tt.refused) {
+				t.Errorf("refused %q", found)
+			}
+		})
+	}
+}
+
+// TestSlowHostMayAnswerLater: where components may take longer to start, they may take longer to answer.
+func TestSlowHostMayAnswerLater(t *testing.T) {
+	s := failedInit(t, "")
+	given := map[string]time.Duration{}
+	note := func(ctx context.Context, who string) {
+		deadline, _ := ctx.Deadline()
+		given[who] = time.Until(deadline)
+	}
+	s.FakeHost.On.Probe = func(ctx context.Context, p host.Probe) error { note(ctx, "API server"); return noAPIServer(ctx, p) }
+	s.Etcd = notedEtcd{phasetest.AskedEtcd{}, func(ctx context.Context) { note(ctx, "etcd") }}
+	again(t, s, fixture.InitDocument+"timeouts: {controlPlaneComponentHealthCheck: 80h}\n"+fixture.ClusterDocument)
+	for _, who := range []string{"API server", "etcd"} {
+		if given[who] < time.Hour/2 {
+			t.Errorf("%s gets %s", who, given[who])
+		}
+	}
+}
+
+type notedEtcd struct {
+	etcd.Etcd
+	note func(context.Context)
+}
+
+func (e notedEtcd) Has(ctx context.Context, key string) (bool, error) {
+	e.note(ctx)
+	return e.Etcd.Has(ctx, key)
+}
+
 // TestUnfinishedInit: the cluster shows whether an init finished; if it can't be asked, its etcd and kubelet.conf do. As long as
 // that's unknown, another configuration is refused.
 func TestUnfinishedInit(t *testing.T) {

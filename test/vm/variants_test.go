@@ -55,6 +55,9 @@ func TestJoin(t *testing.T) {
 	w.importsProbe()
 	m.importsProbe()
 	m.asksFrom(w.Name(), "client", m.Name()) // through the cable, both ways
+	m.getsFirewall()
+	w.getsFirewall()
+	m.asksFrom(w.Name(), "client-behind-firewall", m.Name())
 }
 
 const joinConfig = `apiVersion: kubeadm.k8s.io/v1beta4
