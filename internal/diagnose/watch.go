@@ -32,7 +32,7 @@ func rest(took time.Duration) time.Duration {
 // knows a cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
 func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) []fault.Finding {
 	t.Waiting = true
-	t.began = began
+	t.began, t.limit = began, p.w.Limit
 	say := time.NewTicker(sayInterval)
 	defer say.Stop()
 	next := time.After(lookInterval)
