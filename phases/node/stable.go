@@ -52,7 +52,7 @@ func (t Lease) AwaitStable(ctx context.Context, env *step.Env) error {
 func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool, err error) {
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := repeat(watched, trialCheck, func(ctx context.Context) {
+	stop := Repeat(watched, trialCheck, func(ctx context.Context) {
 		if err := t.checkHealth(ctx, env); err != nil && ctx.Err() == nil {
 			cancel(err)
 		}

@@ -27,7 +27,9 @@ func TestSlowProbes(t *testing.T) {
 			s.Config.ControlPlane, s.Cluster = false, &phasetest.Marked{}
 			return node.Lease{}.AwaitStable(ctx, s.Env) == nil
 		},
-		"unprovable": func(ctx context.Context, s *phasetest.Stage) bool { return len(node.UnprovableComponents(ctx, s.Env)) == 0 },
+		"unprovable": func(ctx context.Context, s *phasetest.Stage) bool {
+			return len(node.UnprovableComponents(ctx, s.Env)) == 0
+		},
 	} {
 		for limit, want := range map[time.Duration]bool{5 * time.Minute: false, 45 * time.Minute: true} {
 			t.Run(name+" "+limit.String(), func(t *testing.T) {
