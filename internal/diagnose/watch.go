@@ -33,8 +33,7 @@ func rest(took time.Duration) time.Duration {
 func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) []fault.Finding {
 	t.Waiting = true
 	t.began, t.limit = began, p.w.Limit
-	say := time.NewTicker(sayInterval)
-	defer say.Stop()
+	defer p.saying()()
 	next := time.After(lookInterval)
 	seen := map[string]time.Time{}
 	var said journal
@@ -43,9 +42,6 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-say.C:
-			p.say()
-			continue
 		case <-next:
 		}
 		start := time.Now()

@@ -114,6 +114,25 @@ func TestSlowRuntime(t *testing.T) {
 	}
 }
 
+// TestLinesComeInTime: a wait says what it sees every 15 seconds, even while a look hangs.
+func TestLinesComeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		h, began := healthy(t), time.Now()
+		h.On.ContainerStates = func(ctx context.Context, _, _ string) ([]host.ContainerState, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		var said []time.Duration
+		say := func(string, ...any) { said = append(said, time.Since(began)) }
+		watch(ctx, h, h.target(false), at, newProgress(h, Wait{Limit: time.Minute, Say: say}))
+		if diff := cmp.Diff([]time.Duration{15 * time.Second, 30 * time.Second, 45 * time.Second}, said); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestLooksFollowTheirCost: a quick look comes every second, a slow one rarely. It goes through the causes only if something has
 // changed, or once in a while.
 func TestLooksFollowTheirCost(t *testing.T) {
