@@ -43,7 +43,9 @@ func TestFinal(t *testing.T) {
 
 // TestMakingFollowsTheLimit: a cluster whose users give discovery more time may also take longer to sign cluster-info.
 func TestMakingFollowsTheLimit(t *testing.T) {
-	for limit, want := range map[time.Duration]time.Duration{time.Minute: 30 * time.Second, 5 * time.Minute: 30 * time.Second, 45 * time.Minute: 270 * time.Second} {
+	for limit, want := range map[time.Duration]time.Duration{
+		time.Minute: 30 * time.Second, 5 * time.Minute: 30 * time.Second, 45 * time.Minute: 270 * time.Second,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

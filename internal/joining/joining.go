@@ -92,7 +92,9 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 		return nil, err
 	}
 	api = d.Connect(credentials)
-	files, err := onceKnown(ctx, n.Timeouts.Discovery, func(ctx context.Context) (map[string][]byte, error) { return sharedCertificates(ctx, api) })
+	files, err := onceKnown(ctx, n.Timeouts.Discovery, func(ctx context.Context) (map[string][]byte, error) {
+		return sharedCertificates(ctx, api)
+	})
 	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
 		err = refused(err, token)
 	}
@@ -108,7 +110,9 @@ const (
 
 // stored makes the first request with the joining node's credentials.
 func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, join *config.Join, self *config.JoinConfiguration) ([]byte, error) {
-	stored, err := onceKnown(ctx, self.Timeouts.Discovery.Duration, func(ctx context.Context) ([]byte, error) { return StoredConfiguration(ctx, api) })
+	stored, err := onceKnown(ctx, self.Timeouts.Discovery.Duration, func(ctx context.Context) ([]byte, error) {
+		return StoredConfiguration(ctx, api)
+	})
 	switch {
 	case !apierrors.IsUnauthorized(err) || ctx.Err() != nil:
 	case join.Rejoins:
