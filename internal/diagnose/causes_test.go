@@ -146,7 +146,7 @@ func runtimeRows() []row {
 			h.noRuntime()
 			h.Has.Units["containerd.service"] = host.UnitState{LoadState: "not-found"}
 		}, "not-found; criSocket; --cri-socket", false},
-		{"runtime-down", "hanging", func(h *fakeHost) { h.hangs = true }, "unix:///run/containerd/containerd.sock; deadline exceeded", false},
+		{"runtime-down", "hanging", func(h *fakeHost) { h.Fail["ContainerStates"] = context.DeadlineExceeded }, "unix:///run/containerd/containerd.sock; deadline exceeded", false},
 		{"runtime-down", "not ready", func(h *fakeHost) { h.Has.Runtime = &host.RuntimeInfo{Reason: "still loading"} }, "still loading", false},
 		{"image", "not found", pull(`code = NotFound desc = failed to pull and unpack image: failed to resolve reference: registry.k8s.io/kube-scheduler:v1: not found`), "kube-scheduler; image registry.k8s.io/kube-scheduler:v1; imageRepository; `slipway config images pull`", false},
 		{"image", "the runtime has lost a part, once", pull(`code = NotFound desc = failed to extract layer: content digest: not found`), "content digest", true},

@@ -47,8 +47,9 @@ type Target struct {
 	Etcd func(context.Context) ([]etcd.Health, error)
 	// Waiting is set while a phase waits for something. Then a problem counts only if it shows in a log or a state.
 	Waiting bool
-	// began is the start of a watch. Problems logged repeatedly before it may have been fixed.
+	// began is the start of a watch, and limit how long it may last. Problems logged repeatedly before it may have been fixed.
 	began time.Time
+	limit time.Duration
 }
 
 // symptom is a finding: a cause with its subject and evidence.

@@ -31,7 +31,6 @@ var at = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 type fakeHost struct {
 	*stage.Host
 	t       *testing.T
-	hangs   bool            // the runtime
 	absent  map[string]bool // images
 	names   map[string]bool // names that don't resolve
 	answers map[string]error
@@ -57,7 +56,7 @@ func healthy(t *testing.T) *fakeHost {
 	}
 	h.Has.Space["/"] = host.Space{Free: 9 << 30, Total: 10 << 30, FreeInodes: 1000, TotalInodes: 2000}
 	h.Has.Time = at
-	h.On.ImagePresent, h.On.ContainerStates, h.On.LookupHost, h.On.Fetch, h.On.Date = h.imagePresent, h.containerStates, h.lookupHost, h.fetch, h.date
+	h.On.ImagePresent, h.On.LookupHost, h.On.Fetch, h.On.Date = h.imagePresent, h.lookupHost, h.fetch, h.date
 	h.pod("etcd", "--data-dir=/var/lib/etcd", "--advertise-client-urls=https://192.0.2.11:2379")
 	h.pod("kube-apiserver", "--advertise-address=192.0.2.11")
 	h.pod("kube-controller-manager", "--bind-address=127.0.0.1")
@@ -174,14 +173,6 @@ func (h *fakeHost) died(line string) {
 
 func (h *fakeHost) imagePresent(_ context.Context, _, image string) (bool, error) {
 	return !h.absent[image], nil
-}
-
-func (h *fakeHost) containerStates(ctx context.Context, _, _ string) ([]host.ContainerState, error) {
-	if h.hangs {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return h.Has.Containers, nil
 }
 
 func (h *fakeHost) lookupHost(_ context.Context, name string) ([]netip.Addr, error) {

@@ -21,8 +21,8 @@ const (
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
 	// runtimeTimeout is how long a runtime may take to list its containers: less than lookTimeout, so that a look notices if it
-	// hangs.
-	runtimeTimeout = 10 * time.Second
+	// hangs, and has time left to look at its unit.
+	runtimeTimeout = 30 * time.Second
 )
 
 // observation holds the facts of one look that several causes need, read once.

@@ -21,21 +21,21 @@ import (
 // lively is how recently something must have moved for a wait to be slow rather than stuck.
 const lively = time.Minute
 
-// progress is what a wait sees: the errors of its tries and, between two looks, containers and logs. Only tried is for other
-// goroutines.
+// progress is what a wait sees: the errors of its tries and, between two looks, containers and logs. Only tried and saying are for
+// other goroutines.
 type progress struct {
 	h     View
 	w     Wait
 	began time.Time // on this process's clock
 
-	mu   sync.Mutex
-	last error // of the last try
-
 	state map[string]string // of everything in which a cause may show, at the last look
 	known map[string]bool   // errors and ends of logs at earlier looks, without their numbers
-	moved time.Time         // when something last made progress; zero if nothing has
-	seen  []string          // what has made progress since the last line
-	told  []string          // what an earlier line said about that
+
+	mu    sync.Mutex // for the rest
+	last  error      // of the last try
+	moved time.Time  // when something last made progress; zero if nothing has
+	seen  []string   // what has made progress since the last line
+	told  []string   // what an earlier line said about that
 }
 
 func newProgress(h View, w Wait) *progress {
@@ -110,15 +110,40 @@ func (p *progress) isNew(line string) bool {
 }
 
 func (p *progress) saw(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.moved = time.Now()
 	if !slices.Contains(p.seen, what) {
 		p.seen = append(p.seen, what)
 	}
 }
 
+// saying shows a line every sayInterval, even during a look that takes long, until stop is called.
+func (p *progress) saying() (stop func()) {
+	ended, group := make(chan struct{}), sync.WaitGroup{}
+	group.Go(func() {
+		tick := time.NewTicker(sayInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				p.say()
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		group.Wait()
+	}
+}
+
 // say shows what the wait waits for, and what moves.
 func (p *progress) say() {
-	now := time.Now()
+	now, failed := time.Now(), p.error()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	seen := strings.Join(p.seen, ", ")
 	switch {
 	case p.moved.IsZero():
@@ -127,7 +152,7 @@ func (p *progress) say() {
 		seen = "nothing has moved for " + now.Sub(p.moved).Round(time.Second).String()
 	}
 	if p.w.Say != nil {
-		p.w.Say("Still waiting after %s of %s: %s", now.Sub(p.began).Round(time.Second), p.w.Limit, strings.TrimPrefix(p.error()+"; "+seen, "; "))
+		p.w.Say("Still waiting after %s of %s: %s", now.Sub(p.began).Round(time.Second), p.w.Limit, strings.TrimPrefix(failed+"; "+seen, "; "))
 	}
 	if len(p.seen) > 0 {
 		p.told, p.seen = p.seen, nil

@@ -17,6 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
+// runtimeBusy is how long a runtime may keep a look waiting, at least, before that ends a wait: the machine may be busy.
+const runtimeBusy = 45 * time.Second
+
 // runtimeDown asks the runtime whether it's ready, unless it has already failed to list its containers.
 func runtimeDown(o *observation) []symptom {
 	info, err := host.RuntimeInfo{}, o.runtimeErr
@@ -49,8 +52,10 @@ func runtimeDown(o *observation) []symptom {
 		f.minDuration = 5 * time.Second // it stays down, unless it is being upgraded
 	case unit.ActiveState == "activating" && unit.SubState == "start":
 		f.minDuration = never // on a slow host it takes minutes, and systemd ends it if it takes too long
-	case unit.ActiveState == "activating" || unit.ActiveState == "reloading" || errors.Is(failure, context.DeadlineExceeded):
-		f.minDuration = 45 * time.Second // the machine may be busy
+	case unit.ActiveState == "activating" || unit.ActiveState == "reloading":
+		f.minDuration = runtimeBusy
+	case errors.Is(failure, context.DeadlineExceeded):
+		f.minDuration = max(runtimeBusy, o.t.limit/4) // two slow answers prove nothing on a slow machine, which is given long waits
 	}
 	if entries, err := o.h.Journal(o.ctx, service, o.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
 		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)

@@ -32,9 +32,8 @@ func rest(took time.Duration) time.Duration {
 // knows a cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
 func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) []fault.Finding {
 	t.Waiting = true
-	t.began = began
-	say := time.NewTicker(sayInterval)
-	defer say.Stop()
+	t.began, t.limit = began, p.w.Limit
+	defer p.saying()()
 	next := time.After(lookInterval)
 	seen := map[string]time.Time{}
 	var said journal
@@ -43,9 +42,6 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-say.C:
-			p.say()
-			continue
 		case <-next:
 		}
 		start := time.Now()

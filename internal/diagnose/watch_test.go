@@ -84,6 +84,55 @@ func TestLateLookCountsForNothing(t *testing.T) {
 	})
 }
 
+// TestSlowRuntime: a runtime that takes its time ends no wait. If it hangs, it ends a wait, a long one only after many minutes.
+func TestSlowRuntime(t *testing.T) {
+	for name, tt := range map[string]struct{ answers, limit, least time.Duration }{
+		"slow":             {20 * time.Second, 4 * time.Minute, 0},
+		"hangs":            {time.Hour, 4 * time.Minute, time.Minute},
+		"hangs, slow host": {time.Hour, 45 * time.Minute, 11 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
+				defer cancel()
+				h, began := healthy(t), time.Now()
+				h.On.Now = func() time.Time { return at.Add(time.Since(began)) }
+				h.On.ContainerStates = func(ctx context.Context, _, _ string) ([]host.ContainerState, error) {
+					select {
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					case <-time.After(tt.answers):
+						return h.Has.Containers, nil
+					}
+				}
+				found := watch(ctx, h, h.target(false), at, newProgress(h, Wait{Limit: tt.limit}))
+				if (len(found) > 0) != (tt.least > 0) || time.Since(began) < tt.least {
+					t.Errorf("after %s of %s: found %v", time.Since(began), tt.limit, found)
+				}
+			})
+		})
+	}
+}
+
+// TestLinesComeInTime: a wait says what it sees every 15 seconds, even while a look hangs.
+func TestLinesComeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		h, began := healthy(t), time.Now()
+		h.On.ContainerStates = func(ctx context.Context, _, _ string) ([]host.ContainerState, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		var said []time.Duration
+		say := func(string, ...any) { said = append(said, time.Since(began)) }
+		watch(ctx, h, h.target(false), at, newProgress(h, Wait{Limit: time.Minute, Say: say}))
+		if diff := cmp.Diff([]time.Duration{15 * time.Second, 30 * time.Second, 45 * time.Second}, said); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestLooksFollowTheirCost: a quick look comes every second, a slow one rarely. It goes through the causes only if something has
 // changed, or once in a while.
 func TestLooksFollowTheirCost(t *testing.T) {

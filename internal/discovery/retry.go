@@ -20,22 +20,27 @@ type pace struct {
 	// settle is for garbage, or a signature that doesn't match.
 	settle time.Duration
 	// make is for things that a cluster lacks while init makes it: the right to read cluster-info, then cluster-info, then its
-	// signature. If a controller manager that signs fails, another takes over within 20 s.
+	// signature. If a controller manager that signs fails, another takes over within 20 s, or minutes on a slow host.
 	make time.Duration
 }
 
-func (p pace) orUsual() pace {
+// orUsual fills in what p leaves open. limit is the time for all tries: a user who raises it has a slow cluster.
+func (p pace) orUsual(limit time.Duration) pace {
 	return pace{
 		first:   cmp.Or(p.first, 100*time.Millisecond),
 		slowest: cmp.Or(p.slowest, time.Second/2),
 		settle:  cmp.Or(p.settle, 2*time.Second),
-		make:    cmp.Or(p.make, 30*time.Second),
+		make:    cmp.Or(p.make, max(30*time.Second, limit/10)),
 	}
 }
 
 // retry calls op until it succeeds, fails for good, or ctx ends. The error is always an *Error.
 func (p pace) retry(ctx context.Context, where string, progress func(string, ...any), op func(context.Context) error) error {
-	p = p.orUsual()
+	var limit time.Duration
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = time.Until(deadline)
+	}
+	p = p.orUsual(limit)
 	var told string
 	var kind Kind
 	since := time.Now() // of the first answer of this kind

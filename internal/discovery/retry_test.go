@@ -4,8 +4,10 @@
 package discovery
 
 import (
+	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -22,7 +24,7 @@ func TestFinal(t *testing.T) {
 		"redirected":    {statusError(http.StatusFound), 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pace{}.orUsual()
+			p := pace{}.orUsual(0)
 			if p.final(kindOf(c.err), settling) {
 				t.Errorf("final after %s", settling)
 			}
@@ -34,7 +36,24 @@ func TestFinal(t *testing.T) {
 			}
 		})
 	}
-	if (pace{}).orUsual().final(kindOf(statusError(http.StatusServiceUnavailable)), time.Hour) {
+	if (pace{}).orUsual(0).final(kindOf(statusError(http.StatusServiceUnavailable)), time.Hour) {
 		t.Error("a server that is not ready is asked again until the time is up")
+	}
+}
+
+// TestMakingFollowsTheLimit: a cluster whose users give discovery more time may also take longer to sign cluster-info.
+func TestMakingFollowsTheLimit(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{
+		time.Minute: 30 * time.Second, 5 * time.Minute: 30 * time.Second, 45 * time.Minute: 270 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			began := time.Now()
+			err := pace{}.retry(ctx, "", quiet, func(context.Context) error { return failure(UnknownToken, "", "not signed") })
+			if took := time.Since(began); kindOf(err) != UnknownToken || took < want || took > want+2*time.Second {
+				t.Errorf("with a limit of %s: %v after %s, want it after %s", limit, err, took, want)
+			}
+		})
 	}
 }

@@ -50,7 +50,7 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	}
 	join.Began = began
 	api := d.Connect([]byte(join.Kubeconfig.Reveal()))
-	stored, err := d.stored(ctx, api, join, self.Discovery.TLSBootstrapToken)
+	stored, err := d.stored(ctx, api, join, self)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,35 +92,40 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 		return nil, err
 	}
 	api = d.Connect(credentials)
-	files, err := onceKnown(ctx, func(ctx context.Context) (map[string][]byte, error) { return sharedCertificates(ctx, api) })
+	files, err := onceKnown(ctx, n.Timeouts.Discovery, func(ctx context.Context) (map[string][]byte, error) {
+		return sharedCertificates(ctx, api)
+	})
 	if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
 		err = refused(err, token)
 	}
 	return files, err
 }
 
-// newTokenTimeout is how long an API server may take to learn of a new token. It watches tokens, so this takes milliseconds.
 const (
+	// newTokenTimeout is how long an API server may take to learn of a new token, at least. It watches tokens, so this takes
+	// milliseconds, or longer on a slow host, for which a user raises the limit of discovery.
 	newTokenTimeout = 3 * time.Second
 	newTokenDelay   = 200 * time.Millisecond // before the second request
 )
 
 // stored makes the first request with the joining node's credentials.
-func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, join *config.Join, token string) ([]byte, error) {
-	stored, err := onceKnown(ctx, func(ctx context.Context) ([]byte, error) { return StoredConfiguration(ctx, api) })
+func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, join *config.Join, self *config.JoinConfiguration) ([]byte, error) {
+	stored, err := onceKnown(ctx, self.Timeouts.Discovery.Duration, func(ctx context.Context) ([]byte, error) {
+		return StoredConfiguration(ctx, api)
+	})
 	switch {
 	case !apierrors.IsUnauthorized(err) || ctx.Err() != nil:
 	case join.Rejoins:
 		err = refusedMember(err, join)
 	default:
-		err = refused(err, token)
+		err = refused(err, self.Discovery.TLSBootstrapToken)
 	}
 	return stored, err
 }
 
-// onceKnown reads again while an API server may still have to learn of a new token.
-func onceKnown[T any](ctx context.Context, read func(context.Context) (T, error)) (result T, err error) {
-	deadline := time.Now().Add(newTokenTimeout)
+// onceKnown reads again while an API server may still have to learn of a new token. limit is that of discovery.
+func onceKnown[T any](ctx context.Context, limit time.Duration, read func(context.Context) (T, error)) (result T, err error) {
+	deadline := time.Now().Add(max(newTokenTimeout, limit/100))
 	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
 	err = retry.Policy{First: newTokenDelay, Retryable: unknown}.Do(ctx, func(ctx context.Context) (err error) {
 		result, err = read(ctx)

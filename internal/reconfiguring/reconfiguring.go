@@ -79,7 +79,6 @@ func NewLoader(h host.Host, api cluster.Cluster, opts config.Options) Loader {
 	if !thisnode.IsControlPlane(h) {
 		self.ControlPlane = nil
 	}
-	self.Timeouts = thisnode.WithStartupTime(h, &config.Timeouts{})
 	return Loader{api, self, opts}
 }
 

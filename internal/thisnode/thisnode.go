@@ -27,13 +27,14 @@ import (
 // PreparedPath is the record of the host's preparation.
 const PreparedPath = "/var/lib/slipway/host.json"
 
-// Current is this host as a control plane node, from its files: its kubelet's name and runtime, and its API server's address.
-// Missing values stay empty, for the defaults.
+// Current is this host as a control plane node, from its files: its kubelet's name and runtime, its API server's address, and the
+// timeouts that its static Pods tell. Missing values stay empty, for the defaults.
 func Current(h host.Host) *config.JoinConfiguration {
 	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
 	n.NodeRegistration.Name = certifiedName(h)
 	n.NodeRegistration.CRISocket = KubeletSocket(h)
 	n.ControlPlane.LocalAPIEndpoint = Advertised(h)
+	n.Timeouts = WithStartupTime(h, &config.Timeouts{})
 	return n
 }
 

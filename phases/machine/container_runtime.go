@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -29,7 +28,7 @@ const (
 	// runtimeStart bounds the start of a container runtime, which takes a second, or minutes on a slow host with many unpacked
 	// images.
 	runtimeStart = 5 * time.Minute
-	// runtimeCheck is how often the wait for it asks whether its unit still runs.
+	// runtimeCheck is how often the wait for it asks whether its unit still runs, while a question to the runtime goes on.
 	runtimeCheck = 5 * time.Second
 )
 
@@ -250,18 +249,16 @@ func (p *Prepare) runUnit(ctx context.Context, env *step.Env, r hostRuntime, cha
 func awaitRuntime(ctx context.Context, env *step.Env, r hostRuntime) error {
 	limited, cancel := context.WithTimeout(ctx, runtimeStart)
 	defer cancel()
-	runs := func(error) bool {
+	stop := node.Repeat(limited, runtimeCheck, func(ctx context.Context) {
 		if r.unit == "" {
-			return true
+			return
 		}
-		state, err := unitState(ctx, env, r.unit)
-		return err != nil || state.ActiveState == "active" || state.SubState == "start"
-	}
-	err := retry.Policy{First: node.PollInterval, Retryable: runs}.Do(limited, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, runtimeCheck)
-		defer cancel()
-		return env.Host.AwaitRuntime(ctx, r.socket)
+		if state, err := unitState(ctx, env, r.unit); err == nil && state.ActiveState != "active" && state.SubState != "start" {
+			cancel()
+		}
 	})
+	err := env.Host.AwaitRuntime(limited, r.socket)
+	stop()
 	return fault.WithRemedy(errors.Wrapf(err, "the container runtime at %s does not work", r.socket),
 		fmt.Sprintf("see `journalctl -u %s`", cmp.Or(r.unit, containerd.Unit)))
 }

@@ -68,7 +68,7 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 		withdraw(ctx, env, purpose, err)
 		return Lease{}, err
 	}
-	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
+	stop := Repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
 	mine := Lease{purpose: purpose, Held: true, keepOnFailure: new(bool), stop: stop, release: func(ctx context.Context) error {
 		stop()
 		return returnLease(ctx, env, purpose)

@@ -83,7 +83,7 @@ const (
 func keepKubeletDown(ctx context.Context, env *step.Env) (release func()) {
 	_ = env.Host.OrderUnit(ctx, host.KillUnit, KubeletUnit)
 	killed := time.Now()
-	return repeat(ctx, kubeletCheck, func(ctx context.Context) {
+	return Repeat(ctx, kubeletCheck, func(ctx context.Context) {
 		if time.Since(killed) < killPause {
 			return
 		}
@@ -94,8 +94,8 @@ func keepKubeletDown(ctx context.Context, env *step.Env) (release func()) {
 	})
 }
 
-// repeat calls do at each interval until stop is called or ctx ends.
-func repeat(ctx context.Context, interval time.Duration, do func(context.Context)) (stop func()) {
+// Repeat calls do at each interval until stop is called or ctx ends.
+func Repeat(ctx context.Context, interval time.Duration, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -25,6 +25,12 @@ const (
 	trialCheck = time.Second
 )
 
+// proofTimeout limits a look at whether this node works: it asks all components, one after another, and a user who gives them longer
+// to start has a slow host. It's ReachTimeout by default.
+func proofTimeout(env *step.Env) time.Duration {
+	return max(ReachTimeout, env.Config.Timeouts.UpgradeManifests/30)
+}
+
 // AwaitStable waits until this node has worked for trialPeriod without a failure, as a client sees it, and its kubelet has
 // reported after that. A failure starts the time again. Once the cause of a failure is known, it's the error. docs/design/trial.md
 // has the conditions.
@@ -46,7 +52,7 @@ func (t Lease) AwaitStable(ctx context.Context, env *step.Env) error {
 func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool, err error) {
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := repeat(watched, trialCheck, func(ctx context.Context) {
+	stop := Repeat(watched, trialCheck, func(ctx context.Context) {
 		if err := t.checkHealth(ctx, env); err != nil && ctx.Err() == nil {
 			cancel(err)
 		}
@@ -59,7 +65,7 @@ func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool,
 // checkHealth reports why this node doesn't work now. On a control plane, each component answers its probe, the API server is
 // ready, this member of etcd follows a leader, and a write arrives. On a worker, the kubelet is healthy.
 func (t Lease) checkHealth(ctx context.Context, env *step.Env) error {
-	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout(env))
 	defer cancel()
 	if !env.Config.ControlPlane {
 		return kubeletAnswers(ctx, env)
@@ -97,7 +103,7 @@ func NewComponentProbeCheck(env *step.Env) preflight.Check {
 // UnprovableComponents finds components of this control plane whose health a run couldn't prove after a restart, nor after putting
 // them back: they have no HTTP liveness probe, or it needs credentials or redirects. A component that's merely down isn't one.
 func UnprovableComponents(ctx context.Context, env *step.Env) (found []fault.Finding) {
-	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout(env))
 	defer cancel()
 	unasked := false
 	for _, component := range StaticPods(env) {

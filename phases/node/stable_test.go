@@ -7,6 +7,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,39 @@ import (
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
+
+// TestSlowProbes: where components get longer to start, their probes may also take longer.
+func TestSlowProbes(t *testing.T) {
+	for name, look := range map[string]func(context.Context, *phasetest.Stage) bool{
+		"on trial": func(ctx context.Context, s *phasetest.Stage) bool {
+			s.Config.ControlPlane, s.Cluster = false, &phasetest.Marked{}
+			return node.Lease{}.AwaitStable(ctx, s.Env) == nil
+		},
+		"unprovable": func(ctx context.Context, s *phasetest.Stage) bool {
+			return len(node.UnprovableComponents(ctx, s.Env)) == 0
+		},
+	} {
+		for limit, want := range map[time.Duration]bool{5 * time.Minute: false, 45 * time.Minute: true} {
+			t.Run(name+" "+limit.String(), func(t *testing.T) {
+				s := phasetest.PlaneToUpgrade(t)
+				s.Config.Timeouts.UpgradeManifests = limit
+				s.FakeHost.On.Fetch = func(ctx context.Context, _ host.Probe) ([]byte, error) {
+					select {
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					case <-time.After(20 * time.Second):
+						return nil, nil
+					}
+				}
+				synctest.Test(t, func(t *testing.T) {
+					if got := look(t.Context(), s); got != want {
+						t.Errorf("%v, want %v", got, want)
+					}
+				})
+			})
+		}
+	}
+}
 
 // TestUnprovableComponents: a component whose probe can't show its health is found while it still runs. One that's down isn't.
 func TestUnprovableComponents(t *testing.T) {

@@ -284,7 +284,11 @@ func TestThisNode(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "control-plane")...)
 	s.Put(t, "/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n")
+	s.EditPod(t, manifests.APIServerName, "failureThreshold: 24", "failureThreshold: 270") // 45 minutes
 	got := thisnode.Current(s.FakeHost)
+	if limit := got.Timeouts.UpgradeManifests; limit == nil || limit.Duration != 45*time.Minute {
+		t.Errorf("components get %v to start", limit)
+	}
 	if got.NodeRegistration.Name != "cp-1" || got.ControlPlane.LocalAPIEndpoint.AdvertiseAddress != "192.0.2.11" ||
 		got.ControlPlane.LocalAPIEndpoint.BindPort != 6443 || got.NodeRegistration.CRISocket != "unix:///run/crio/crio.sock" {
 		t.Errorf("%+v", got)

@@ -30,12 +30,15 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// inventoryTimeout limits each half of the checks: an API that's away takes the cluster's, not this host's.
-const inventoryTimeout = 30 * time.Second
+// inventoryTimeout limits each half of the checks: an API that's away takes the cluster's, not this host's. It's 30 s by default. A
+// user who raises the limit of calls has a slow cluster, whose checks would run out of time without having seen anything.
+func inventoryTimeout(env *step.Env) time.Duration {
+	return max(30*time.Second, env.Config.Timeouts.KubernetesAPICall/2)
+}
 
 // upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
 func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
-	limited, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	limited, cancel := context.WithTimeout(ctx, inventoryTimeout(env))
 	defer cancel()
 	var found []fault.Finding
 	var members []etcd.Health
@@ -44,7 +47,7 @@ func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
 	} else { // `upgrade apply` has checked the cluster, but can't see a host's flags and files
 		found = ownBreakages(limited, env)
 	}
-	limited, cancelHost := context.WithTimeout(ctx, inventoryTimeout)
+	limited, cancelHost := context.WithTimeout(ctx, inventoryTimeout(env))
 	defer cancelHost()
 	found = slices.DeleteFunc(append(found, faultsHere(limited, env, members)...), func(f fault.Finding) bool {
 		return f.Name == imagesCheck && f.Severity != fault.Error // the upgrade pulls them next

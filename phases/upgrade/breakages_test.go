@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -73,6 +74,38 @@ func TestFindingsWithoutAPI(t *testing.T) {
 	}
 }
 
+// slowAPI takes a minute for an answer.
+type slowAPI struct{ away }
+
+func (a slowAPI) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(time.Minute):
+		own, found := obj.(*corev1.Node)
+		if found {
+			own.Status.NodeInfo.KubeletVersion = "v1.36.4"
+		}
+		return found, nil
+	}
+}
+
+// TestSlowCluster: the checks of a cluster take as long as it needs if users give its calls more time.
+func TestSlowCluster(t *testing.T) {
+	for limit, checked := range map[time.Duration]bool{time.Minute: false, 20 * time.Minute: true} {
+		s := phasetest.PlaneToUpgrade(t)
+		s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...)
+		s.Config.Upgrade.First, s.Config.Timeouts.KubernetesAPICall = false, limit
+		s.Cluster, s.Etcd = slowAPI{}, alarmed{s.Etcd}
+		synctest.Test(t, func(t *testing.T) {
+			checks := upgradeBreakages(t.Context(), s.Env)
+			if missed := slices.ContainsFunc(checks, func(c preflight.Check) bool { return c.Name == breakages.NotChecked }); missed == checked {
+				t.Errorf("with %s for a call: %v", limit, checks)
+			}
+		})
+	}
+}
+
 // TestPlanOverTwoReleases: this control plane's patches and images are for its first step, not for the target.
 func TestPlanOverTwoReleases(t *testing.T) {
 	const image = "example.com/kube-scheduler:v1.36.4"
@@ -121,7 +154,7 @@ func TestEncryptionFile(t *testing.T) {
 		for _, first := range []bool{true, false} {
 			s.Config.Upgrade.First = first
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), inventoryTimeout)
+				ctx, cancel := context.WithTimeout(t.Context(), inventoryTimeout(s.Env))
 				defer cancel()
 				for _, checks := range [][]preflight.Check{upgradeBreakages(t.Context(), s.Env), PlanQuestions(ctx, s.Env, s.Env, state, &inventory.Inventory{})} {
 					if encrypted {

@@ -121,11 +121,7 @@ func TestUpgrade(t *testing.T) {
 		m.Log(out)
 		return err
 	})
-	m.eventually("the new kubelet and containerd", podLimit, func() error {
-		out, err := m.try(prepareArgs...) // waits only some minutes for the new kubelet's static Pods
-		m.Log(out)
-		return err
-	})
+	m.takes(prepareArgs...)
 	m.awaitsReady(m)
 	version := openLab(t).VersionOf("")
 	for _, runs := range [][]string{

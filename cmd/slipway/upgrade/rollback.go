@@ -65,7 +65,6 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *config.RollbackFlags) (
 		return nil, nil, fault.New("there is no backup of an upgrade in "+root, "only a node that was upgraded can go back")
 	}
 	self := thisnode.Current(in.Host)
-	self.Timeouts = thisnode.WithStartupTime(in.Host, &config.Timeouts{})
 	env.KeepMode(cmd, self)
 	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
 	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
