@@ -7,6 +7,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
@@ -57,7 +59,11 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 		}
 		late := limited.Err() != nil
 		cancel()
-		next = time.After(rest(time.Since(start)))
+		took := time.Since(start)
+		if errors.Is(s.runtimeErr, context.DeadlineExceeded) {
+			took = max(0, took-runtimeTimeout) // waiting for a runtime that hangs costs nothing
+		}
+		next = time.After(rest(took))
 		switch {
 		case ctx.Err() != nil:
 			return nil
