@@ -168,7 +168,7 @@ func flannelAgent(n *config.Node) corev1.Container {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 	}
 	probe := func(path string, period, failures int32) *corev1.Probe {
-		return &corev1.Probe{PeriodSeconds: period, FailureThreshold: failures, ProbeHandler: corev1.ProbeHandler{
+		return &corev1.Probe{TimeoutSeconds: probeTimeout, PeriodSeconds: period, FailureThreshold: failures, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromString("healthz")},
 		}}
 	}

@@ -199,6 +199,9 @@ type endpoint struct {
 	scheme corev1.URIScheme
 }
 
+// probeTimeout is for a saturated or emulated host, in seconds. Kubernetes' default is one.
+const probeTimeout = 15
+
 func (e endpoint) probe(path string, failures, delay, period int32) *corev1.Probe {
 	if path == "" {
 		return nil
@@ -211,7 +214,7 @@ func (e endpoint) probe(path string, failures, delay, period int32) *corev1.Prob
 			Scheme: e.scheme,
 		}},
 		InitialDelaySeconds: delay,
-		TimeoutSeconds:      15,
+		TimeoutSeconds:      probeTimeout,
 		PeriodSeconds:       period,
 		FailureThreshold:    failures,
 	}

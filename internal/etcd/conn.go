@@ -161,7 +161,7 @@ func (all clients) close() {
 }
 
 // first asks all members in parallel, so a hanging member costs nothing, and returns the first answer every member would give. If
-// there's none, it returns an error, preferably one that may pass.
+// there's none, it returns an error, preferably one that may pass, and best a late member's, which may still answer.
 func first[T any](ctx context.Context, all clients, ask func(context.Context, *clientv3.Client) (T, error)) (answer T, from *clientv3.Client, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -186,7 +186,7 @@ func first[T any](ctx context.Context, all clients, ask func(context.Context, *c
 		errs[r.i] = r.err
 	}
 	for _, e := range errs {
-		if err == nil || wrongCertificate(err) {
+		if err == nil || wrongCertificate(err) || TimedOut(e) && !TimedOut(err) {
 			err = e
 		}
 	}
@@ -239,6 +239,10 @@ func wrongCertificate(err error) bool {
 func CredentialsFail(err error) bool {
 	return errors.As(err, new(CredentialsError)) || err != nil && wrongCertificate(err)
 }
+
+// TimedOut reports whether err says that no answer came in time. A member that refuses connections, or can't be reached, has
+// answered.
+func TimedOut(err error) bool { return code(err) == codes.DeadlineExceeded }
 
 func is(err, known error) bool { return errors.Is(err, rpctypes.Error(known)) }
 

@@ -253,6 +253,22 @@ func TestEndpointsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
+// TestTimedOut: members that refuse connections are gone; one that's silent may only be slow, whatever the others say.
+func TestTimedOut(t *testing.T) {
+	for name, endpoints := range map[string][]string{"late": {gone(t), silent(t), gone(t)}, "": {gone(t), gone(t)}} {
+		r := voters("a").serve(t, 200*time.Millisecond)
+		r.options.Endpoints = func(context.Context) ([]string, error) { return endpoints, nil }
+		for _, ask := range []func() error{
+			func() error { _, err := r.Members(t.Context()); return err },
+			func() error { _, err := r.Health(t.Context()); return err },
+		} {
+			if err := ask(); err == nil || TimedOut(err) != (name == "late") {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}
+
 // TestWrongCertificates doesn't wait for a certificate that one side will never trust, unless another member may still answer.
 func TestWrongCertificates(t *testing.T) {
 	const limit = 30 * time.Second

@@ -188,7 +188,9 @@ func upgradeNetwork(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	upgraded, err := mergedWith(env.Config, live, *FindVersions[*appsv1.DaemonSet](list))
+	versions := FindVersions[*appsv1.DaemonSet](list)
+	manifests.AsOlderFlannel(versions.Old.(*appsv1.DaemonSet), live)
+	upgraded, err := mergedWith(env.Config, live, *versions)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,24 @@ func TestUpgradeFlannel(t *testing.T) {
 	s.CheckDone(t, nil)
 }
 
+// TestUpgradeOldFlannel: the probes of earlier releases count as theirs, and not as an operator's edit. An operator's timeout stays.
+func TestUpgradeOldFlannel(t *testing.T) {
+	s := phasetest.NewAddonStage(t, "")
+	d := s.WithFlannel(t)
+	old := &d.Spec.Template.Spec.InitContainers[1]
+	old.StartupProbe.FailureThreshold = 120
+	old.StartupProbe.TimeoutSeconds, old.LivenessProbe.TimeoutSeconds, old.ReadinessProbe.TimeoutSeconds = 1, 1, 40
+	s.Edited(t, d)
+	s.Play(t, Upgrade(WhenAllUpgraded).Children[2])
+	got := s.Flannel(t).Spec.Template.Spec.InitContainers[1]
+	if p := got.StartupProbe; p.TimeoutSeconds != 15 || p.FailureThreshold != 600 {
+		t.Errorf("startup %+v", p)
+	}
+	if live, ready := got.LivenessProbe.TimeoutSeconds, got.ReadinessProbe.TimeoutSeconds; live != 15 || ready != 40 {
+		t.Errorf("alive within %d s, ready within %d s", live, ready)
+	}
+}
+
 // TestUpgradeOwnImages: nothing says that an operator's image is upgraded, as it stays.
 func TestUpgradeOwnImages(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")

@@ -56,3 +56,28 @@ func TestRuntimeMayStartSlowly(t *testing.T) {
 		})
 	}
 }
+
+// TestImportedImagesAreShown: containerd may take a moment to list imported images, but without them the host isn't prepared.
+func TestImportedImagesAreShown(t *testing.T) {
+	for name, shown := range map[string]time.Duration{"at once": 0, "late": 10 * time.Second, "never": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newBareHost(t)
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				h.On.RuntimeInfo = func(context.Context, string) (host.RuntimeInfo, error) {
+					if time.Since(began) >= shown {
+						h.Has.Images = []host.Image{{Names: []string{"a:1"}}, {Names: []string{"b:1"}}}
+					}
+					return host.RuntimeInfo{}, nil
+				}
+				err := awaitImported(t.Context(), &step.Env{Host: h}, hostRuntime{socket: containerd.Socket}, []string{"a:1", "b:1"})
+				if (err != nil) != (name == "never") {
+					t.Error(err)
+				}
+				if err != nil {
+					fact.In(t, fixture.Told(err), "b:1", containerd.Socket, "`ctr version`", "PATH")
+				}
+			})
+		})
+	}
+}

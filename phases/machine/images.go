@@ -10,11 +10,15 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -126,6 +130,9 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, found hostRun
 	if len(missing) > 0 {
 		env.UI.Printf("Importing %d images", len(missing))
 		err := env.Host.ImportImages(ctx, found.socket, missing, func(w io.Writer) error { return p.Bundle.WriteImages(ctx, missing, w) })
+		if err == nil {
+			err = awaitImported(ctx, env, found, missing)
+		}
 		if err != nil {
 			return err
 		}
@@ -136,6 +143,29 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, found hostRun
 		}
 	}
 	return p.unpin(ctx, env, found, old)
+}
+
+// importShown bounds the time from an import to the kubelet's view of it: containerd tells its CRI about new images in events.
+const importShown = 30 * time.Second
+
+// awaitImported makes sure that the kubelet sees imported images. With a client that doesn't fit containerd, it may see none.
+func awaitImported(ctx context.Context, env *step.Env, found hostRuntime, names []string) error {
+	limited, cancel := context.WithTimeout(ctx, importShown)
+	defer cancel()
+	return retry.Every(node.PollInterval).Do(limited, func(ctx context.Context) error {
+		present, err := presentImages(ctx, env, found)
+		if err != nil {
+			return err
+		}
+		lost := slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, there := present[name]; return there })
+		if len(lost) == 0 {
+			return nil
+		}
+		message := "ctr has imported %s, and the runtime at %s does not list them to the kubelet"
+		return fault.New(fmt.Sprintf(message, strings.Join(lost, ", "), found.socket),
+			"compare the versions of client and server that `ctr version` prints: if they differ, put the ctr of this containerd first in PATH, "+
+				"and run the same command again")
+	})
 }
 
 // unpin lets the kubelet remove an earlier bundle's images. Somebody may have removed some, and an interrupted run may have

@@ -26,8 +26,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// leaveTimeout bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
-const leaveTimeout = 30 * time.Second
+// leaveLimit bounds a member's removal once another member can be asked: 30 s by default. Etcd refuses a change for 5 s after any
+// other change.
+func leaveLimit(env *step.Env) time.Duration {
+	return max(30*time.Second, env.Config.Timeouts.EtcdAPICall/4)
+}
 
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
 // name the kubelet ignores. It tells cleanup-node where the data is, in this or a later run.
@@ -62,7 +65,7 @@ func asidePath(n *config.Node) string {
 
 // leaveEtcd returns an error if the run is interrupted, or if the others aren't a quorum without this member.
 func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
-	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveTimeout)
+	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveLimit(env))
 	removed := false
 	members, err := askMembers(ctx, env) // which needs less patience than a change
 	if err == nil {
@@ -103,7 +106,7 @@ func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
 }
 
 func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, err error) {
-	leaving, cancel := context.WithTimeout(ctx, min(leaveTimeout, env.Config.Timeouts.EtcdAPICall))
+	leaving, cancel := context.WithTimeout(ctx, leaveLimit(env))
 	defer cancel()
 	return env.Etcd.Leave(leaving, peerURL)
 }
@@ -111,18 +114,17 @@ func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, er
 // removeThere is the remedy for a member that stays in the list of etcd's members.
 const removeThere = "if other members remain, remove it there: `slipway etcd member list`, then `slipway etcd member remove ID`"
 
-// membersLimit allows for an API server that hangs (thisnode.EtcdAPITimeout), and then for asking the members side by side.
-const membersLimit = 2 * thisnode.EtcdAPITimeout
-
+// askMembers allows for an API server that hangs (thisnode.EtcdAPITimeout), and then for asking the members side by side. By default
+// that's 6 s; where etcd is slow, timeouts.etcdAPICall raises it.
 func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(membersLimit, env.Config.Timeouts.EtcdAPICall))
+	ctx, cancel := context.WithTimeout(ctx, max(2*thisnode.EtcdAPITimeout, env.Config.Timeouts.EtcdAPICall/20))
 	defer cancel()
 	return env.Etcd.Members(ctx)
 }
 
 // handleLeaveFailure decides what to do if this node's member couldn't leave. If etcd has lost its quorum, or would lose it, the data
 // stays: the reset ends before deleting anything, unless it's forced. If no member answers, there's none to wait for. That isn't so
-// if nobody was asked, for lack of credentials.
+// if nobody was asked, for lack of credentials, or if a member was only late.
 func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string, cause error) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
@@ -136,6 +138,9 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	case err == nil && needed(all, peerURL, cause):
 		why = fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.DescribeHealth(all, peerURL), cause)
 		remedy = "start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again"
+	case late(all, err, peerURL, cause) && !isAlone(env):
+		why = fmt.Sprintf("etcd did not answer in time, so it may still need this host's member %q: %v", name, cause)
+		remedy = "run the same command again; for an etcd that is always slow, raise timeouts.etcdAPICall in a ResetConfiguration (--config)"
 	default:
 		env.UI.Warn(fmt.Sprintf("cannot remove member %q from etcd: %v", name, cause), removeThere)
 		return nil
@@ -146,6 +151,15 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	}
 	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
 	return nil
+}
+
+// late reports whether a member may only have been too slow to answer or to let this host's member go: all are the members by now,
+// unless asking for their health failed, too.
+func late(all []etcd.Health, failure error, peerURL string, cause error) bool {
+	if failure != nil {
+		return etcd.TimedOut(cause) || etcd.TimedOut(failure)
+	}
+	return etcd.TimedOut(cause) && isVoterOfSeveral(all, peerURL)
 }
 
 // isAlone reports whether deleting this host's member surely harms no other: it has no data, or it's stopped and its data has no other
@@ -171,10 +185,13 @@ func isAlone(env *step.Env) bool {
 // needed reports whether etcd has no quorum, or would have none without the member at peerURL. Learners have no vote, and the
 // last member doesn't have to leave.
 func needed(all []etcd.Health, peerURL string, cause error) bool {
+	return isVoterOfSeveral(all, peerURL) && (etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
+}
+
+func isVoterOfSeveral(all []etcd.Health, peerURL string) bool {
 	voter := func(m etcd.Health) bool { return m.At(peerURL) && !m.Learner }
 	others := func(m etcd.Health) bool { return !m.At(peerURL) && !m.Learner }
-	return slices.ContainsFunc(all, voter) && slices.ContainsFunc(all, others) &&
-		(etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
+	return slices.ContainsFunc(all, voter) && slices.ContainsFunc(all, others)
 }
 
 // leaveWithoutPod is for a control plane without etcd's static Pod. A join that was killed may have added a member for it; its

@@ -4,6 +4,7 @@
 package reset
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,7 @@ func threeMembers() []etcd.Member {
 // removed if it isn't needed, or if nobody can be asked about it.
 func TestResetKeepsQuorum(t *testing.T) {
 	down := errors.New("connection refused")
+	late := errors.WithStack(context.DeadlineExceeded)
 	unhealthy := rpctypes.ErrUnhealthy
 	needed := func(state string) []string { return []string{"no quorum", `member "cp-1"`, state} }
 	unasked := func(why string) phasetest.Line { return phasetest.Line{"[WARNING]", `member "cp-1"`, "etcd: " + why} }
@@ -56,13 +58,19 @@ func TestResetKeepsQuorum(t *testing.T) {
 			warns: phasetest.Line{"CONTINUING BECAUSE OF --FORCE"}},
 		{name: "others cannot see a member that answers here", fail: map[string]error{"leave": unhealthy}, err: needed("cp-2, cp-3 work")},
 		{name: "nobody answers", fail: map[string]error{"list": down, "health": down}, warns: unasked("connection refused")},
+		{name: "nobody answers in time", fail: map[string]error{"list": late, "health": late},
+			err: []string{`member "cp-1"`, "timeouts.etcdAPICall", "--force"}},
+		{name: "late with its health only", fail: map[string]error{"list": down, "health": late}, err: []string{"timeouts.etcdAPICall"}},
+		{name: "it does not leave in time", fail: map[string]error{"leave": late}, err: []string{"timeouts.etcdAPICall"}},
+		{name: "nobody answers in time, forced", fail: map[string]error{"list": late, "health": late}, force: true,
+			warns: phasetest.Line{"CONTINUING BECAUSE OF --FORCE"}},
 		{name: "no credentials", fail: noCredentials(), err: []string{`member "cp-1"`, "/srv/pki/etcd/ca.crt", "--cert-dir", "--force"}},
 		{name: "no credentials, forced", fail: noCredentials(), force: true, warns: phasetest.Line{"CONTINUING BECAUSE OF --FORCE"}},
 		{name: "it cannot leave for another reason", fail: map[string]error{"leave": errors.New("permission denied")}, warns: unasked("permission denied")},
 		{name: "it is a learner", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
 			alter: func(m *phasetest.FakeMembers) { m.List[0].Learner = true }, warns: unasked("no leader")},
-		{name: "it has left", down: []string{"cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
-			alter: func(m *phasetest.FakeMembers) { m.List = m.List[1:] }, warns: unasked("no leader")},
+		{name: "it has left", down: []string{"cp-3"}, fail: map[string]error{"list": late},
+			alter: func(m *phasetest.FakeMembers) { m.List = m.List[1:] }, warns: unasked("")},
 		{name: "it is alone, and does not work", down: []string{"cp-1"}, fail: map[string]error{"list": errors.New("no leader")},
 			alter: func(m *phasetest.FakeMembers) { m.List = m.List[:1] }, warns: unasked("no leader")},
 	}
@@ -96,9 +104,11 @@ func noCredentials() map[string]error {
 	return map[string]error{"list": errors.WithMessage(err, "list the members of etcd"), "health": err}
 }
 
-// TestResetWithoutCredentials ends before it deletes anything, unless etcd's data has no member but this host's, or there's none.
-func TestResetWithoutCredentials(t *testing.T) {
+// TestResetWithoutAnswer ends before it deletes anything if nobody could be asked, or if the members are late, unless etcd's data has
+// no member but this host's, or there's none.
+func TestResetWithoutAnswer(t *testing.T) {
 	const database = "/var/lib/etcd/member/snap/db"
+	late := context.DeadlineExceeded
 	for name, tt := range map[string]struct {
 		members []string // in the database
 		open    bool
@@ -110,32 +120,34 @@ func TestResetWithoutCredentials(t *testing.T) {
 		"an empty database":  {},
 		"no data whatsoever": {goesOn: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newResetScene(t, map[string]string{phasetest.EtcdLog: phasetest.LogOf(0xa, 7, true), filepath.Dir(database) + "/": ""})
-			s.Etcd = &phasetest.FakeMembers{List: threeMembers(), Fail: noCredentials()}
-			db, err := bbolt.Open(s.root+database, 0o600, nil)
-			phasetest.Fatal(t, err)
-			phasetest.Fatal(t, db.Update(func(tx *bbolt.Tx) error {
-				bucket, err := tx.CreateBucket([]byte("members"))
-				for i := 0; err == nil && i < len(tt.members); i++ {
-					err = bucket.Put([]byte(tt.members[i]), []byte(`{"peerURLs":["https://192.0.2.11:2380"]}`))
+		for why, fail := range map[string]map[string]error{"no credentials": noCredentials(), "late": {"list": late, "health": late}} {
+			t.Run(name+", "+why, func(t *testing.T) {
+				s := newResetScene(t, map[string]string{phasetest.EtcdLog: phasetest.LogOf(0xa, 7, true), filepath.Dir(database) + "/": ""})
+				s.Etcd = &phasetest.FakeMembers{List: threeMembers(), Fail: fail}
+				db, err := bbolt.Open(s.root+database, 0o600, nil)
+				phasetest.Fatal(t, err)
+				phasetest.Fatal(t, db.Update(func(tx *bbolt.Tx) error {
+					bucket, err := tx.CreateBucket([]byte("members"))
+					for i := 0; err == nil && i < len(tt.members); i++ {
+						err = bucket.Put([]byte(tt.members[i]), []byte(`{"peerURLs":["https://192.0.2.11:2380"]}`))
+					}
+					return err
+				}))
+				if !tt.open {
+					phasetest.Fatal(t, db.Close())
+				} else {
+					defer db.Close()
 				}
-				return err
-			}))
-			if !tt.open {
-				phasetest.Fatal(t, db.Close())
-			} else {
-				defer db.Close()
-			}
-			if tt.goesOn && tt.members == nil {
-				phasetest.Fatal(t, os.RemoveAll(s.root+"/var/lib/etcd/member"))
-			}
-			before := files(t, s.root)
-			err = step.Run(t.Context(), s.Env, Node(), step.Options{})
-			if changed := !cmp.Equal(before, files(t, s.root)); (err == nil) != tt.goesOn || changed != tt.goesOn {
-				t.Errorf("changed something: %t, %v", changed, err)
-			}
-		})
+				if tt.goesOn && tt.members == nil {
+					phasetest.Fatal(t, os.RemoveAll(s.root+"/var/lib/etcd/member"))
+				}
+				before := files(t, s.root)
+				err = step.Run(t.Context(), s.Env, Node(), step.Options{})
+				if changed := !cmp.Equal(before, files(t, s.root)); (err == nil) != tt.goesOn || changed != tt.goesOn {
+					t.Errorf("changed something: %t, %v", changed, err)
+				}
+			})
+		}
 	}
 }
 

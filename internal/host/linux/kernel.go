@@ -87,6 +87,34 @@ func (h *Host) RestoreContexts(ctx context.Context, paths []string) error {
 	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on the written files")
 }
 
+// EnsureDir gives new directories the policy's SELinux contexts before anything is in them, so all that's made there inherits these.
+// Otherwise they'd inherit their parent's, and a confined container might not read them. Where containers aren't confined, no context
+// matters, so it's no error if restorecon fails or is missing.
+func (h *Host) EnsureDir(path string, mode fs.FileMode) error {
+	if !h.SELinux() {
+		return h.Root.EnsureDir(path, mode)
+	}
+	h.labelling.Lock()
+	defer h.labelling.Unlock()
+	made := ""
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		if _, err := h.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = dir
+	}
+	err := h.Root.EnsureDir(path, mode)
+	if err != nil || made == "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if h.RestoreContexts(ctx, []string{filepath.Join(h.root, made)}) != nil {
+		return nil
+	}
+	return h.SyncFiles(made)
+}
+
 func (h *Host) SELinux() bool {
 	_, err := h.Lstat("/sys/fs/selinux/enforce")
 	return !errors.Is(err, fs.ErrNotExist)

@@ -207,6 +207,28 @@ func TestSELinux(t *testing.T) {
 	}
 }
 
+// TestNewDirectoriesAreLabelled, with missing parents, before another caller finds them. Without restorecon, they're made all the same.
+func TestNewDirectoriesAreLabelled(t *testing.T) {
+	h, path := withParameter(t, "../../sys/fs/selinux/enforce", "1")
+	root := strings.TrimSuffix(path, "/sys/fs/selinux/enforce")
+	note := fixture.FakeProgram(t, "restorecon", `echo "$*" >>"$notes"`)
+	for range 2 {
+		if err := h.EnsureDir("/opt/cni/bin", 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "-R -- " + root + "/opt\n"; note() != want {
+		t.Errorf("ran with %q, want %q", note(), want)
+	}
+	fixture.NoPrograms(t)
+	if err := h.EnsureDir("/opt/other", 0o755); err != nil {
+		t.Error(err)
+	}
+	if info, err := h.Lstat("/opt/other"); err != nil || !info.IsDir() {
+		t.Error(err)
+	}
+}
+
 // swapping has two swap areas, and takes every order.
 type swapping struct {
 	host.Host

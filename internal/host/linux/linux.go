@@ -7,6 +7,7 @@ package linux
 
 import (
 	"net/http"
+	"sync"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux/cri"
@@ -22,8 +23,9 @@ type Host struct {
 	cri.Runtimes
 	network.Stack
 
-	root   string
-	health *http.Transport // of probes that accept any certificate
+	root      string
+	health    *http.Transport // of probes that accept any certificate
+	labelling sync.Mutex      // of new directories
 }
 
 var _ host.Host = (*Host)(nil)

@@ -45,7 +45,8 @@ func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error 
 const pinnedLabel = "io.cri-containerd.pinned"
 
 // ImportImages uses containerd's own client, because CRI has no such call. The client of containerd 1.7 can pin images only after
-// the import.
+// the import. That of containerd 2 leaves the import to containerd unless it's told not to, and then containerd 1.7 would hide the
+// images from its CRI: https://github.com/containerd/containerd/issues/13494.
 func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []string, archive func(io.Writer) error) error {
 	return r.durably(ctx, socket, names, func() error {
 		help, err := askCtr(ctx, ctrAnswer, socket, "images", "import", "--help")
@@ -66,7 +67,7 @@ func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []stri
 }
 
 func importImages(ctx context.Context, socket string, archive func(io.Writer) error, flags ...string) error {
-	cmd, explain, err := ctr(ctx, socket, slices.Concat([]string{"images", "import"}, flags, []string{"-"})...)
+	cmd, explain, err := ctr(ctx, socket, slices.Concat([]string{"images", "import", "--local"}, flags, []string{"-"})...)
 	if err != nil {
 		return err
 	}

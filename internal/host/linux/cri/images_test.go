@@ -108,8 +108,9 @@ func TestImportImages(t *testing.T) {
 	socket := (&fakeCRI{dir: memory}).serve(t)
 	to := "--address " + socket + " --namespace k8s.io images "
 	for flags, want := range map[string]string{
-		flagsOf2: to + "import --label=io.cri-containerd.pinned=pinned -\narchive",
-		flagsOf1: to + "import -\narchive" + to + "label a io.cri-containerd.pinned=pinned\n" + to + "label b io.cri-containerd.pinned=pinned\n",
+		flagsOf2: to + "import --local --label=io.cri-containerd.pinned=pinned -\narchive",
+		flagsOf1: to + "import --local -\narchive" +
+			to + "label a io.cri-containerd.pinned=pinned\n" + to + "label b io.cri-containerd.pinned=pinned\n",
 	} {
 		note := fakeCtr(t, flags, `echo "$*" >>"$notes"; /bin/cat >>"$notes"; echo talk; echo warning >&2`)
 		list, record := fixture.Records()

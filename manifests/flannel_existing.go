@@ -38,13 +38,9 @@ func FlannelEndpoint(d *appsv1.DaemonSet) string {
 
 // flannelServer returns the variables with the API's host and port; nil for a missing one.
 func flannelServer(d *appsv1.DaemonSet) (host, port *corev1.EnvVar) {
-	list := d.Spec.Template.Spec.InitContainers
-	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == FlannelContainer })
-	if at < 0 {
-		return nil, nil
-	}
-	for i := range list[at].Env {
-		switch v := &list[at].Env[i]; v.Name {
+	agent := flannelAgentOf(d)
+	for i := range agent.Env {
+		switch v := &agent.Env[i]; v.Name {
 		case serviceHost:
 			host = v
 		case servicePort:
@@ -52,4 +48,29 @@ func flannelServer(d *appsv1.DaemonSet) (host, port *corev1.EnvVar) {
 		}
 	}
 	return host, port
+}
+
+// flannelAgentOf is a DaemonSet's container with flannel; an empty one if it has none.
+func flannelAgentOf(d *appsv1.DaemonSet) *corev1.Container {
+	list := d.Spec.Template.Spec.InitContainers
+	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == FlannelContainer })
+	if at < 0 {
+		return &corev1.Container{}
+	}
+	return &list[at]
+}
+
+// AsOlderFlannel gives made, a DaemonSet from Flannel, the probes of older releases as far as have, the existing one, has them. They set
+// no timeout, for which the API chooses a second, and had 120 tries to start.
+func AsOlderFlannel(made, have *appsv1.DaemonSet) {
+	ours, there := flannelAgentOf(made), flannelAgentOf(have)
+	theirs := []*corev1.Probe{there.StartupProbe, there.LivenessProbe, there.ReadinessProbe}
+	for i, p := range []*corev1.Probe{ours.StartupProbe, ours.LivenessProbe, ours.ReadinessProbe} {
+		if theirs[i] != nil && theirs[i].TimeoutSeconds <= 1 {
+			p.TimeoutSeconds = theirs[i].TimeoutSeconds
+		}
+	}
+	if p := there.StartupProbe; p != nil && p.FailureThreshold == 120 {
+		ours.StartupProbe.FailureThreshold = p.FailureThreshold
+	}
 }
