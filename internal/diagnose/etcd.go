@@ -24,7 +24,8 @@ import (
 
 // etcdInterrupted finds a restore, a recovery or a rollback that was killed after it had taken etcd's manifest away, or before init wrote
 // any manifest. A rollback's record, unlike a journal, may be a former node's, so it only counts on a control plane with an etcd of its
-// own. While a recovery waits itself, its own etcd runs instead.
+// own. While a recovery waits itself, its own etcd runs instead. As it isn't a fallback, it hides those: an API server without etcd is only
+// its consequence, and a kubelet that crashes shows as soon as the command runs again.
 func etcdInterrupted(o *observation) []symptom {
 	path := filepath.Join(o.t.Manifests, etcdPod+".yaml")
 	own := o.t.Waiting && o.pod(thisnode.EtcdReplayName) != nil

@@ -95,6 +95,8 @@ type Health struct {
 	Member
 	// Answers reports whether any etcd answered at its address.
 	Answers bool
+	// ServedCluster is the ID of the cluster of the etcd that answered; 0 if it doesn't say.
+	ServedCluster uint64
 	// Err is why it doesn't work: it can't be reached, or has no leader. It's nil for a leader or a follower.
 	Err    error
 	Status Status // empty unless the member answers
@@ -167,6 +169,11 @@ func (m Member) At(peerURLs ...string) bool {
 
 // Leads reports whether the member says that it's the leader.
 func (h Health) Leads() bool { return h.Answers && h.Status.Leader == h.ID }
+
+// Foreign reports whether an etcd of another cluster than the one with this ID answered. An ID of 0 is unknown.
+func (h Health) Foreign(cluster uint64) bool {
+	return cluster != 0 && h.ServedCluster != 0 && h.ServedCluster != cluster
+}
 
 func byPeer(members []Member, peerURL string) *Member {
 	i := slices.IndexFunc(members, func(m Member) bool { return m.At(peerURL) })

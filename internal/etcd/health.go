@@ -60,7 +60,7 @@ func (r *Real) askEach(ctx context.Context, members []Member) []Health {
 		if err == nil && on.status.Leader == 0 {
 			err = errors.New("it has no leader")
 		}
-		health := Health{Member: m, Answers: on.status != nil, Err: err}
+		health := Health{Member: m, Answers: on.status != nil, ServedCluster: on.status.GetHeader().GetClusterId(), Err: err}
 		if on.status.GetHeader().GetMemberId() == m.ID {
 			health.Status = statusOf(on.status)
 		}

@@ -17,6 +17,7 @@ import (
 // TestHealth asks each member separately.
 func TestHealth(t *testing.T) {
 	f := voters("a", "b", "c", "d", "e")
+	f.cluster = 7
 	r := f.serve(t, 30*time.Second, silent(t))
 	for i, url := range []string{f.url, f.url, gone(t), silent(t)} { // at b's address, a answers
 		f.members[i].ClientURLs = []string{url}
@@ -37,8 +38,8 @@ func TestHealth(t *testing.T) {
 		known = all
 		for _, m := range all {
 			want := test.want[m.Name]
-			if got := fmt.Sprint(m.Err); !strings.Contains(got, want) || want == "" && m.Err != nil || m.Answers != (m.Name < "c") {
-				t.Errorf("leader %d: %s answers %t: %s, want %q", test.leader, m.Name, m.Answers, got, want)
+			if got := fmt.Sprint(m.Err); !strings.Contains(got, want) || want == "" && m.Err != nil || m.Answers != (m.Name < "c") || m.Answers != (m.ServedCluster == 7) {
+				t.Errorf("leader %d: %s answers %t, of cluster %x: %s, want %q", test.leader, m.Name, m.Answers, m.ServedCluster, got, want)
 			}
 		}
 	}

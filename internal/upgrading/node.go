@@ -172,6 +172,18 @@ func (p Progress) Write(h host.Host, root string) error {
 	return ownership.WriteYAML(h, filepath.Join(root, thisnode.RollbackFile), p)
 }
 
+// Finish ends a rollback that hasn't ended yet: now or, if the clock was ahead during the upgrade, at the time of the newest backup. The
+// next one is still later.
+func (p *Progress) Finish(now, lastBackup time.Time) {
+	if !p.Finished.IsZero() {
+		return
+	}
+	p.Finished = now.UTC().Truncate(time.Second)
+	if lastBackup.After(p.Finished) {
+		p.Finished = lastBackup
+	}
+}
+
 // IsOf reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods
 // again since, which undid the rollback's work.
 func (p Progress) IsOf(b *Backup) bool {

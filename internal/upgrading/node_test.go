@@ -119,6 +119,23 @@ func (r *readiness) Ready(ctx context.Context) error {
 	return nil
 }
 
+// TestFinish: a rollback ends once, and not before the newest backup.
+func TestFinish(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	second, hour := now.Truncate(time.Second), now.Add(time.Hour)
+	for name, c := range map[string]struct{ ended, lastBackup, want time.Time }{
+		"without backups":     {want: second},
+		"after its backup":    {lastBackup: now.Add(-time.Hour), want: second},
+		"the clock was ahead": {lastBackup: hour, want: hour},
+		"it has ended":        {ended: now.Add(-time.Minute), lastBackup: hour, want: now.Add(-time.Minute)},
+	} {
+		p := Progress{Finished: c.ended}
+		if p.Finish(now, c.lastBackup); !p.Finished.Equal(c.want) {
+			t.Errorf("%s: at %s, want %s", name, p.Finished, c.want)
+		}
+	}
+}
+
 // TestAdviseRollback: only if the API server doesn't serve, an upgrade may have broken it.
 func TestAdviseRollback(t *testing.T) {
 	refused := fault.WithRemedy(errors.Wrap(syscall.ECONNREFUSED, "not ready"), "start it")

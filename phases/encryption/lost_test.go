@@ -232,6 +232,28 @@ func TestLostAndCrashed(t *testing.T) {
 	}
 }
 
+// TestRecallCrashed: `recall` doesn't leave a crashed API server to the kubelet's delay, either.
+func TestRecallCrashed(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		w := newWorld(t, "cp-1")
+		keys := w.newKeys(t, 1)
+		p := w.planes[0]
+		phasetest.Fatal(t, os.Remove(p.Root+config.EncryptionFile))
+		p.down = !runs
+		p.FakeHost.On.Probe = func(context.Context, host.Probe) error {
+			if runs {
+				return nil
+			}
+			return errors.New("connection refused")
+		}
+		p.FakeHost.Jobs = nil
+		phasetest.Fatal(t, p.recall(t, keys[0]))
+		if restarted := slices.Contains(p.FakeHost.Did("restart"), node.KubeletUnit); restarted == runs {
+			t.Errorf("the API server runs: %t; the kubelet is restarted: %t", runs, restarted)
+		}
+	}
+}
+
 // TestRecallWithoutEtcd: `recall` needs no etcd, and doesn't wait for it as long as others do.
 func TestRecallWithoutEtcd(t *testing.T) {
 	w := newWorld(t, "cp-1")

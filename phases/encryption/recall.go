@@ -27,7 +27,7 @@ func Recall(names []string) []step.Phase {
 }
 
 func recall(ctx context.Context, env *step.Env, names []string) error {
-	if _, err := restoreLost(ctx, env); err != nil {
+	if err := restoreAndStart(ctx, env); err != nil {
 		return err
 	}
 	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))

@@ -102,10 +102,15 @@ func (s observations) peer(m etcd.Member) etcd.Peer {
 }
 
 // alive reports whether a member's etcd runs, and silent whether nobody answers at its addresses. A member may be neither, if another
-// host has its address now.
+// host has its address now, or if its host has the data of another cluster.
 func (s observations) alive(m etcd.Member) bool {
 	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return m.At(p.URL) && p.Alive() && !p.Foreign(s.cluster) }) ||
-		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
+		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers && !h.Foreign(s.cluster) })
+}
+
+func (s observations) silent(m etcd.Member) bool {
+	return s.peer(m).Silent() &&
+		!slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.At(m.PeerURLs()...) && h.Answers })
 }
 
 // lacks reports whether the etcd at a member's addresses doesn't list the member with this ID.
@@ -119,8 +124,6 @@ func (s observations) separate(m etcd.Member) bool {
 	p := s.peer(m)
 	return p.Cluster != 0 && p.Foreign(s.cluster)
 }
-
-func (s observations) silent(m etcd.Member) bool { return !s.alive(m) && s.peer(m).Silent() }
 
 // checkQuorumLost fails while a quorum is possible, and names the members that aren't silent and aren't given up.
 func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {

@@ -381,7 +381,7 @@ func (d departed) HealthOf(ctx context.Context, members []etcd.Member) []etcd.He
 	found := d.lostQuorum.HealthOf(ctx, members)
 	for i := range found {
 		if slices.Contains(d.answer, found[i].Name) {
-			found[i].Status.Committed, found[i].Answers = d.committed, d.committed > 0 || d.replaced
+			found[i].Status.Committed, found[i].Answers, found[i].ServedCluster = d.committed, d.committed > 0 || d.replaced, d.cluster
 		}
 	}
 	return found
@@ -417,6 +417,7 @@ func TestFormerMember(t *testing.T) {
 		"restored there, and given up":         {departed{answer: []string{"cp-2"}, cluster: 0xd}, 3, Options{Abandon: []string{"cp-2"}}, nil, nil},
 		"restored there, and serves":           {departed{answer: []string{"cp-2"}, cluster: 0xd, replaced: true}, 3, Options{}, []string{"cp-2:", "`slipway reset --force` here"}, []string{"cp-2 ", "compare"}},
 		"restored there, serves, and given up": {departed{answer: []string{"cp-2"}, cluster: 0xd, replaced: true}, 5, Options{Abandon: []string{"cp-2"}}, nil, []string{"cp-2 ", "COMPARE"}},
+		"restored there, and not half of all":  {departed{answer: []string{"cp-2"}, cluster: 0xd, replaced: true}, 3, Options{Abandon: []string{"cp-2"}}, nil, []string{"cp-2 ", "COMPARE"}},
 		"another answers clients in its place": {departed{answer: []string{"cp-3"}, cluster: 0xc, replaced: true}, 5, Options{}, []string{"cp-3 ", "compare"}, []string{" 0 "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -439,6 +440,20 @@ func TestFormerMember(t *testing.T) {
 				t.Errorf("the others' reset comes first: %s", told)
 			}
 		})
+	}
+}
+
+// TestClientsOfAnotherCluster: an etcd that answers clients, but no peers, counts unless it names another cluster. Its host isn't silent.
+func TestClientsOfAnotherCluster(t *testing.T) {
+	m := newLostQuorum(2).all[1]
+	for _, c := range []struct {
+		own, cluster uint64
+		alive        bool
+	}{{0xc, 0xd, false}, {0xc, 0xc, true}, {0xc, 0, true}, {0, 0xd, true}} {
+		seen := observations{cluster: c.own, health: []etcd.Health{{Member: m, Answers: true, ServedCluster: c.cluster}}, peers: phasetest.Silent([]string{m.PeerURL})}
+		if seen.alive(m) != c.alive || seen.silent(m) {
+			t.Errorf("%+v: alive: %t, silent: %t", c, seen.alive(m), seen.silent(m))
+		}
 	}
 }
 

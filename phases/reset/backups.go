@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -89,12 +88,7 @@ func (c *cleanup) endRollback() {
 		c.removeFile(filepath.Join(root, thisnode.RollbackFile))
 		return
 	}
-	if ended.Finished.IsZero() {
-		ended.Finished = c.Host.Now().UTC().Truncate(time.Second)
-		if last.After(ended.Finished) { // the clock was ahead during the upgrade
-			ended.Finished = last
-		}
-	}
+	ended.Finish(c.Host.Now(), last)
 	if ended != p {
 		err := ended.Write(c.Host, root)
 		c.record(err == nil, err)

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
@@ -179,10 +178,7 @@ func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)
-		if last.After(r.Progress.Finished) { // the clock was ahead during the upgrade; the next one's backup is still later
-			r.Progress.Finished = last
-		}
+		r.Progress.Finish(env.Host.Now(), last)
 		if err := r.Progress.Write(env.Host, node.BackupRoot(env)); err != nil {
 			return err
 		}

@@ -68,5 +68,23 @@ func completeUpgrade(env *step.Env) error {
 	if err != nil || backup == nil || backup.To != env.Config.Cluster.KubernetesVersion || !progress.Finished.Before(backup.Began) {
 		return err // nothing was replaced, or a rollback has run since
 	}
-	return backup.Complete(env.Host)
+	if err := backup.Complete(env.Host); err != nil {
+		return err
+	}
+	return endSuperseded(env, progress, backup)
+}
+
+// endSuperseded ends a rollback that was interrupted before this upgrade replaced static Pods: nobody can go on with it, so nothing should
+// wait for it.
+func endSuperseded(env *step.Env, rollback upgrading.Progress, by *upgrading.Backup) error {
+	if rollback.Began.IsZero() || !rollback.Finished.IsZero() || rollback.IsOf(by) {
+		return nil
+	}
+	root := node.BackupRoot(env)
+	last, err := upgrading.LastBackupTime(env.Host, root)
+	if err != nil {
+		return err
+	}
+	rollback.Finish(env.Host.Now(), last)
+	return rollback.Write(env.Host, root)
 }

@@ -4,6 +4,7 @@
 package upgrade
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -44,6 +49,42 @@ func TestProtectionWithoutChecks(t *testing.T) {
 	others := slices.DeleteFunc(s.Done, func(action string) bool { return action == "ensure Lease slipway-upgrade" })
 	if s.Get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml") != before || len(others) > 0 {
 		t.Errorf("changed: %q", others)
+	}
+}
+
+// TestUpgradeEndsRollback: an interrupted rollback ends with an upgrade that has replaced static Pods since, so that nothing waits for it. It
+// doesn't end with one that found nothing to replace.
+func TestUpgradeEndsRollback(t *testing.T) {
+	first := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	second := first.Add(time.Hour)
+	for name, c := range map[string]struct {
+		runs []time.Time
+		ends bool
+	}{"replaced again": {[]time.Time{first, second}, true}, "nothing replaced": {[]time.Time{first}, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			root := node.BackupRoot(s.Env)
+			for _, at := range c.runs {
+				dir := filepath.Join(root, upgrading.ManifestBackup+at.Format(host.BackupTime))
+				s.Put(t, dir+"/kube-scheduler.yaml", "kind: Pod\n")
+				s.Put(t, dir+"/"+upgrading.RecordFile, "to: v1.37.2\nca: sha256:1\n")
+			}
+			begun := upgrading.Progress{Began: first, Ended: first, OldData: "/var/lib/etcd/member.before-x", Restored: true}
+			phasetest.Fatal(t, begun.Write(s.Host, root))
+			phasetest.Fatal(t, completeUpgrade(s.Env))
+			now, err := upgrading.ReadProgress(s.Host, root)
+			phasetest.Fatal(t, err)
+			_, interrupted, err := thisnode.InterruptedEtcd(s.Host, s.Config.Paths.Kubernetes)
+			phasetest.Fatal(t, err)
+			if now.Finished.IsZero() == c.ends || interrupted == c.ends || now.OldData != begun.OldData {
+				t.Errorf("%+v; interrupted: %t", now, interrupted)
+			}
+			last, err := upgrading.LastBackup(s.Host, root, now)
+			phasetest.Fatal(t, err)
+			if !last.Began.Equal(first) || last.Completed.IsZero() {
+				t.Errorf("the upgrade began at %s, completed at %s", last.Began, last.Completed)
+			}
+		})
 	}
 }
 

@@ -54,6 +54,7 @@ type overlay struct {
 	owners map[string]host.Owner // by cleaned path
 	units  map[string]unitPlan
 
+	freed     []string // base's paths of what RemoveTree takes away
 	unmounted map[string]bool
 	removed   map[string]bool         // Pods, by ID
 	modules   []string                // to load
@@ -149,8 +150,6 @@ func (o *overlay) HasFile(f host.SetFile) (bool, error) {
 
 // AwaitFile assumes that the other program has written an acceptable file.
 func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error { return nil }
-
-func (o *overlay) Space(path string) (host.Space, error) { return o.base.Space(path) }
 
 func (o *overlay) SurvivesRemoval(path string) (bool, error) { return o.base.SurvivesRemoval(path) }
 

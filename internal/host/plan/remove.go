@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -87,13 +88,51 @@ func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 		return host.Removal{}, host.Explain("remove", path, err)
 	}
 	for _, entry := range entries {
-		o.drop(filepath.Join(path, entry))
+		entry = filepath.Join(path, entry)
+		if from := o.origin(entry); !slices.Contains(o.freed, from) {
+			o.freed = append(o.freed, from)
+		}
+		o.drop(entry)
 	}
 	stays = stays || len(mounts) > 0
 	if !stays {
 		o.drop(path)
 	}
 	return host.Removal{Changed: !stays || len(entries) > 0 || err != nil, Kept: outermost(mounts)}, nil
+}
+
+// Space counts the space that RemoveTree has freed so far: a run may do that before it checks. It doesn't count files that the plan writes.
+func (o *overlay) Space(path string) (host.Space, error) {
+	s, err := o.base.Space(path)
+	if err != nil {
+		return s, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, tree := range o.freed {
+		if on, err := o.base.Space(filepath.Dir(tree)); err == nil && on.Device == s.Device {
+			s.Free += usedBy(o.base, tree)
+		}
+	}
+	return s, nil
+}
+
+// usedBy returns the space of the files below path that this user may see.
+func usedBy(h host.FileReader, path string) (bytes uint64) {
+	info, err := h.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	if stat, known := info.Sys().(*syscall.Stat_t); known {
+		bytes = uint64(stat.Blocks) * 512 // stat(2) counts in these, whatever the file system's blocks are
+	}
+	if info.IsDir() {
+		entries, _ := h.ReadDir(path)
+		for _, e := range entries {
+			bytes += usedBy(h, filepath.Join(path, e.Name()))
+		}
+	}
+	return bytes
 }
 
 // outermost drops paths below others.

@@ -4,10 +4,12 @@
 package plan
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,6 +73,55 @@ func TestPlanOfCleanup(t *testing.T) {
 	cleanUp(t, NewOverlay(linux.New(), plan), dir)
 	if len(*again) > 0 {
 		t.Errorf("a second plan: %v", *again)
+	}
+}
+
+// roomy is a host with two file systems of known space: that of the directory other, and that of all others.
+type roomy struct {
+	*linux.Host
+	other string
+}
+
+func (r roomy) Space(path string) (host.Space, error) {
+	if strings.HasPrefix(path, r.other) {
+		return host.Space{Free: 5, Device: 2}, nil
+	}
+	return host.Space{Free: 5, Device: 1}, nil
+}
+
+// TestPlanFreesSpace: a plan's checks see the space that its removals free, once, where they free it.
+func TestPlanFreesSpace(t *testing.T) {
+	dir := t.TempDir()
+	fixture.Plant(t, dir, "etcd/member.new/snap/", "etcd/member/", "other/")
+	const size = 1 << 16
+	if err := os.WriteFile(filepath.Join(dir, "etcd/member.new/snap/db"), bytes.Repeat([]byte{1}, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, record := fixture.Records()
+	o := NewOverlay(roomy{linux.New(), filepath.Join(dir, "other")}, record)
+	free := func(name string) uint64 {
+		s, err := o.Space(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+		}
+		return s.Free
+	}
+	if now := free("etcd"); now != 5 {
+		t.Errorf("before, %d bytes are free", now)
+	}
+	for range 2 {
+		if _, err := o.RemoveTree(filepath.Join(dir, "etcd/member.new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.EnsureDir(filepath.Join(dir, "etcd/member.new"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if now := free("etcd"); now < size || now >= 2*size {
+			t.Errorf("%d bytes are free", now)
+		}
+	}
+	if now := free("other"); now != 5 {
+		t.Errorf("%d bytes are free on another file system", now)
 	}
 }
 
