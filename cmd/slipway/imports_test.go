@@ -150,7 +150,7 @@ var mayImport = map[string][]string{
 	"phases/machine": {
 		"phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/bundle",
 		"internal/cluster", "internal/config", "internal/containerd", "internal/fault", "internal/host",
-		"internal/joining", "internal/ownership", "internal/thisnode", "internal/upgrading",
+		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
