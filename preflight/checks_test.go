@@ -128,10 +128,6 @@ func machineRows() []row {
 			s.Has.Swap = []string{"/dev/sda2"}
 			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n")
 		}, swapWarning("--fail-swap-on | /etc/default/kubelet")},
-		{"Swap", "allowed by a patch", func(s scene) {
-			s.Has.Swap = []string{"/dev/sda2"}
-			withPatchFiles("kubeletconfiguration.yaml", "failSwapOn: false\n")(s)
-		}, swapWarning("failSwapOn | KubeletConfiguration")},
 		{"Swap", "not to be told", func(s scene) { s.Fail["Swap"] = errors.New("no /proc") },
 			[]string{"[WARNING Swap] | no /proc | `swapon --show`"}},
 		{"KernelDefaults", "as the kubelet wants them", func(s scene) { s.protects(nil) }, nil},
@@ -156,19 +152,6 @@ func machineRows() []row {
 			s.put("/etc/kubelet.d/1.conf", "protectKernelDefaults: true\n")
 			s.put("/etc/kubelet.d/2.conf", "maxPods: 17\n")
 		}, []string{"[ERROR KernelDefaults] | protectKernelDefaults in /etc/kubelet.d/1.conf | kernel.panic=10"}},
-		{"KernelDefaults", "turned off by a patch", func(s scene) {
-			s.protects(map[string]string{"kernel/panic": "0"})
-			withPatchFiles("kubeletconfiguration.yaml", "protectKernelDefaults: false\n")(s)
-		}, nil},
-		{"KernelDefaults", "turned on by a patch", func(s scene) {
-			s.protects(map[string]string{"kernel/panic": "0"})
-			s.node.Kubelet.ProtectKernelDefaults = false
-			withPatchFiles("kubeletconfiguration0+json.json", `[{"op": "add", "path": "/protectKernelDefaults", "value": true}]`)(s)
-		}, []string{"[ERROR KernelDefaults] | protectKernelDefaults in the KubeletConfiguration | kernel.panic=10"}},
-		{"KernelDefaults", "not patched, because of an invalid patch", func(s scene) {
-			s.protects(map[string]string{"kernel/panic": "0"})
-			withPatchFiles("kubeletconfiguration.yaml", "protectKernelDefault: false\n")(s)
-		}, []string{"[ERROR KernelDefaults] | protectKernelDefaults in the KubeletConfiguration | kernel.panic=10"}},
 		{"KernelDefaults", "not to be read", func(s scene) {
 			s.protects(nil)
 			if err := os.Remove(s.Root + "/proc/sys/kernel/panic"); err != nil {

@@ -80,14 +80,20 @@ func (o openings) each(between string, text func(opening) string) string {
 	return strings.Join(texts, between)
 }
 
+// anySubnet stands for an unknown Pod network in a command.
+const (
+	anySubnet   = "POD-SUBNET"
+	whereSubnet = ", where " + anySubnet + " is your Pod network"
+)
+
 // podSubnets are the Pod networks for a command, or a word in their place.
 func (o openings) podSubnets() []string {
+	if len(o.subnets) == 0 {
+		return []string{anySubnet}
+	}
 	var list []string
 	for _, s := range o.subnets {
 		list = append(list, s.String())
-	}
-	if len(list) == 0 {
-		list = []string{"POD-SUBNET"}
 	}
 	return list
 }
@@ -125,21 +131,31 @@ func (o openings) caution() string {
 
 // firewalldCommand also trusts Pods, because firewalld rejects forwarded packets, too.
 func (o openings) firewalldCommand() string {
-	command := "firewall-cmd --permanent " + o.each(" ", func(p opening) string { return "--add-port=" + p.port + "/" + p.protocol })
+	open := "firewall-cmd --permanent " + o.each(" ", func(p opening) string { return "--add-port=" + p.port + "/" + p.protocol })
+	var trust []string
 	for _, s := range o.podSubnets() {
-		command += " && firewall-cmd --permanent --zone=trusted --add-source=" + s
+		trust = append(trust, "firewall-cmd --permanent --zone=trusted --add-source="+s)
 	}
-	return "open them, and let Pods' packets through, with `" + command + " && firewall-cmd --reload`"
+	return o.commands(open, strings.Join(trust, " && "), " && firewall-cmd --reload")
+}
+
+// commands are for a remedy: one that opens the ports, and one that lets the Pod networks' packets through. Both run last.
+func (o openings) commands(open, trust, last string) string {
+	if len(o.subnets) == 0 {
+		return "open them with `" + open + last + "`, and let Pods' packets through with `" + trust + last + "`" + whereSubnet
+	}
+	return "open them, and let Pods' packets through, with `" + open + " && " + trust + last + "`"
 }
 
 func (o openings) ufwCommand() string {
-	command := o.each(" && ", func(p opening) string {
+	open := o.each(" && ", func(p opening) string {
 		return "ufw allow " + strings.Replace(p.port, "-", ":", 1) + "/" + p.protocol
 	})
+	var route []string
 	for _, s := range o.podSubnets() {
-		command += " && ufw route allow from " + s + " && ufw route allow to " + s
+		route = append(route, "ufw route allow from "+s+" && ufw route allow to "+s)
 	}
-	return "open them, and let Pods' packets through, with `" + command + "`"
+	return o.commands(open, strings.Join(route, " && "), "")
 }
 
 // usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.

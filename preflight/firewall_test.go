@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,11 +71,12 @@ func TestFirewallPorts(t *testing.T) {
 		{"init with other ports", port, (*fakeHost).firewalld, begun + "8443/tcp | 20250/tcp | flannel", []string{"6443", "10250"}},
 		{"init with an external etcd", external, (*fakeHost).firewalld, begun + "6443/tcp | 10250/tcp", []string{"2379"}},
 		{"init with another network", file, (*fakeHost).firewalld, begun + "10250/tcp", []string{"8472", "VXLAN"}},
-		{"a joining control plane", joiningControlPlane(), (*fakeHost).ufw, begun + "flannel | `ufw allow 6443/tcp && ufw allow 2379:2380/tcp && " +
-			"ufw allow 10250/tcp && ufw allow 8472/udp && ufw route allow from 10.244.0.0/16 && ufw route allow to 10.244.0.0/16`", nil},
+		{"a joining control plane", joiningControlPlane(), (*fakeHost).ufw, begun +
+			"flannel | `ufw allow 6443/tcp && ufw allow 2379:2380/tcp && ufw allow 10250/tcp && ufw allow 8472/udp && ufw route allow from 10.244.0.0/16 && ufw route allow to 10.244.0.0/16`", nil},
 		{"a worker", worker, (*fakeHost).firewalld, begun + "10250/tcp | 8472/udp | --add-port=8472/udp | --add-source=10.244.0.0/16 | --add-source=fd00:10:244::/56",
 			[]string{"6443", "2379"}},
-		{"the preparation", nil, (*fakeHost).firewalld, begun + "6443/tcp | 2379-2380/tcp | 10250/tcp | 8472/udp | flannel | POD-SUBNET", nil},
+		{"the preparation", nil, (*fakeHost).firewalld, begun + "6443/tcp | 2379-2380/tcp | 10250/tcp | 8472/udp | flannel | " +
+			"--add-port=8472/udp && firewall-cmd --reload` | `firewall-cmd --permanent --zone=trusted --add-source=POD-SUBNET && firewall-cmd --reload`", nil},
 		{"no systemd", controlPlaneNode(), func(h *fakeHost) { h.Fail["Unit"] = errors.New("no bus") },
 			"[WARNING Firewalld] | 6443/tcp | 2379-2380/tcp | 10250/tcp | 8472/udp | no bus", nil},
 	} {
@@ -94,7 +96,9 @@ func TestFirewallPorts(t *testing.T) {
 // TestNftables: the remedy inserts rules into the chains at hand, and never loads Debian's file again, which flushes kube-proxy's
 // rules. Chains that drop forwarded packets are named.
 func TestNftables(t *testing.T) {
-	const ports = "tcp dport { 6443, 2379-2380, 10250 } accept` | udp dport 8472 accept` | /etc/nftables.conf"
+	insertedInto := func(chain string) string {
+		return strings.ReplaceAll("`nft insert rule CHAIN tcp dport { 6443, 2379-2380, 10250 } accept` | `nft insert rule CHAIN udp dport 8472 accept` | /etc/nftables.conf", "CHAIN", chain)
+	}
 	for _, tt := range []struct {
 		name, rules string
 		want        []string
@@ -103,15 +107,19 @@ func TestNftables(t *testing.T) {
 		{"Debian's file", "flush ruleset\n\ntable inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter;\n\t}\n\tchain forward {\n\t\ttype filter hook forward priority filter;\n\t}\n}\n# drop\n",
 			nil, nil},
 		{"input drops", "table inet fw {\n chain in { type filter hook input priority filter; policy drop; }\n chain fwd { type filter hook forward priority filter; policy accept; }\n}",
-			[]string{"nftables | `nft insert rule inet fw in " + ports}, []string{"fwd", "checked", "systemctl reload"}},
+			[]string{"nftables | " + insertedInto("inet fw in")}, []string{"fwd", "checked", "systemctl reload"}},
 		{"both drop", "table filter {\n chain input {\n type filter hook input priority 0\n policy drop\n }\n chain forward { type filter hook forward priority 0; policy drop; }\n}",
 			[]string{"`ip filter forward` | `nft insert rule ip filter input tcp dport { 6443, 2379-2380, 10250 } accept` | `nft insert rule ip filter forward ip saddr 10.244.0.0/16 accept` | `nft insert rule ip filter forward ip daddr 10.244.0.0/16 accept`"}, nil},
 		{"IPv6's forward drops", "table ip6 f { chain in { type filter hook input priority 0; }; chain fwd { type filter hook forward priority 0; policy drop; }; }",
-			[]string{"`ip6 f fwd` | `nft insert rule ip6 f in " + ports}, []string{"saddr"}},
+			[]string{"`ip6 f fwd` | " + insertedInto("ip6 f in")}, []string{"saddr"}},
 		{"only forward drops, by commands", "add table inet f\nadd chain inet f routed { type filter hook forward priority 0; policy drop; }",
-			[]string{"`inet f routed` | `nft insert rule inet filter input " + ports + " | `nft list chains`"}, nil},
-		{"other files", "include \"/etc/nftables.d/*.nft\"", []string{"checked | /etc/nftables.conf | `nft insert rule inet filter input " + ports}, nil},
-		{"another distribution", "", []string{"checked | /etc/nftables.conf | `nft insert rule inet filter input " + ports}, nil},
+			[]string{"`inet f routed` | " + insertedInto("inet filter input") + " | `nft list chains`"}, nil},
+		{"forward ends with a rule for all packets", "table inet f {\n chain fwd { type filter hook forward priority 0; policy accept;\n ct state established accept\n counter reject with icmpx admin-prohibited\n }\n}",
+			[]string{"`inet f fwd` | `nft insert rule inet f fwd ip saddr 10.244.0.0/16 accept`"}, nil},
+		{"forward drops some packets", "table inet f { chain fwd { type filter hook forward priority 0; ct state invalid drop; }; }",
+			[]string{insertedInto("inet filter input")}, []string{"fwd"}},
+		{"other files", "include \"/etc/nftables.d/*.nft\"", []string{"checked | /etc/nftables.conf | " + insertedInto("inet filter input")}, nil},
+		{"another distribution", "", []string{"checked | /etc/nftables.conf | " + insertedInto("inet filter input")}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, n := healthy(t), controlPlaneNode()

@@ -64,26 +64,25 @@ func controlPlane(n *config.Node) []Check {
 
 // node lists the checks of every node, whatever its role.
 func node(n *config.Node) []Check {
-	m, kernel := &n.Machine, KernelDefaults(&n.Machine)
-	kernel.Run = withPatches(n, kernelDefaults)
+	m := &n.Machine
 	checks := []Check{
 		{Name: "CRI", Run: with(n.CRISocket, runtimeReady), Description: "the container runtime answers and is ready"},
-		{Name: "ContainerRuntimeVersion", Run: withPatches(n, runtimeVersion), Description: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
-		{Name: "CgroupDriver", Run: withPatches(n, cgroupDriver), Description: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
+		{Name: "ContainerRuntimeVersion", Run: with(m, runtimeVersion), Description: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
+		{Name: "CgroupDriver", Run: with(m, cgroupDriver), Description: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
 		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Description: "the program is in PATH"},
 		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Description: "the program is in PATH"},
 		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Description: "the program is in PATH"},
-		{Name: "SystemVerification", Run: withPatches(n, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "SystemVerification", Run: with(m, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "KernelModules", Run: with(n, kernelModules), Description: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
-		kernel,
+		KernelDefaults(m),
 		Patches(n),
 		{Name: "Hostname", Run: with(n.Name, nodeName), Description: "the node's name is valid (error), and resolves to this host (warning)"},
 		{Name: "DNSLoop", Run: with(n, dnsLoop), Description: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
-		{Name: "ResolvConf", Run: withPatches(n, resolvConf), Description: "the file with the name servers for Pods exists"},
+		{Name: "ResolvConf", Run: with(m, resolvConf), Description: "the file with the name servers for Pods exists"},
 		{Name: "ControlPlaneEndpoint", Run: with(n, controlPlaneEndpoint), Description: "the name of the control plane's endpoint resolves"},
 		{Name: "KubeletVersion", Run: with(n.Cluster.KubernetesVersion, kubeletVersion), Description: "the kubelet is not newer than the control plane, and at most three minor versions older"},
 		{Name: "Service-kubelet", Run: with(n, kubeletService), Description: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
-		{Name: "Swap", Run: withPatches(n, swap), Description: "no swap, unless the kubelet's settings allow it (then a warning)"},
+		{Name: "Swap", Run: with(m, swap), Description: "no swap, unless the kubelet's settings allow it (then a warning)"},
 		{Name: "WritableFolders", Run: with(n, writable), Description: "a file can be created, synced and renamed in each directory that will be written to"},
 		{Name: "DiskSpace-kubernetes", Run: space(m, m.Paths.Kubernetes, kubernetesNeed), Description: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
 		{Name: "DiskSpace-kubelet", Run: space(m, m.Paths.Kubelet, kubeletNeed), Description: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/kubeletconfig"
 )
 
 const kubeletUnit = "kubelet.service"
@@ -79,31 +78,6 @@ func effectiveKubelet(m *config.Machine, h View) kubeletSettings {
 		s.flag(f)
 	}
 	return s
-}
-
-// withPatches is with, for a question about a node's kubelet: the user's patches change its KubeletConfiguration.
-func withPatches(
-	n *config.Node, ask func(context.Context, View, *config.Machine) []fault.Finding,
-) func(context.Context, View) []fault.Finding {
-	return func(ctx context.Context, h View) []fault.Finding { return ask(ctx, h, patchedKubelet(n, h)) }
-}
-
-// patchedKubelet returns the node's settings with the patched KubeletConfiguration, if the patches can be applied; the check of the
-// patches, or the phase that writes the file, says why not.
-func patchedKubelet(n *config.Node, h View) *config.Machine {
-	set, err := config.ReadPatches(h, n.PatchesDir)
-	if err != nil || n.PatchesDir == "" {
-		return &n.Machine
-	}
-	doc, err := kubeletconfig.ConfigYAML(n)
-	if err == nil {
-		doc, err = set.Apply(config.PatchKubelet, doc, kubeletconfig.New())
-	}
-	settings := kubeletconfig.New()
-	if err != nil || yaml.Unmarshal(doc, settings) != nil {
-		return &n.Machine
-	}
-	return n.Machine.With(func(m *config.Machine) { m.Kubelet = *settings })
 }
 
 func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) {

@@ -105,7 +105,7 @@ func resolvConf(_ context.Context, h View, m *config.Machine) []fault.Finding {
 // DNS. A loopback address is the Pod's own, so CoreDNS would ask itself, and end when it notices:
 // https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters
 func dnsLoop(_ context.Context, h View, n *config.Node) []fault.Finding {
-	file := effectiveKubelet(patchedKubelet(n, h), h).resolvConf
+	file := effectiveKubelet(&n.Machine, h).resolvConf
 	if n.Cluster.DNS.Disabled || file.value == "" {
 		return nil
 	}

@@ -68,7 +68,7 @@ func flannelPlugins(ctx context.Context, h View, socket string) []fault.Finding 
 	}
 	// It may reach the directory by a symlink.
 	if !slices.ContainsFunc(info.CNIPluginDirs, func(dir string) bool { return filepath.Clean(dir) == pluginDir || isLink(h, dir) }) &&
-		!isLink(h, pluginDir) && !has(config.Flannel) {
+		!isLink(h, pluginDir) && !isLink(h, filepath.Dir(pluginDir)) && !has(config.Flannel) {
 		return fail("%s looks for network plugins in %s, and flannel installs its own to %s, so no Pod could start", info.Name, dirs, pluginDir).
 			remedy(pluginDirRemedy)
 	}

@@ -22,7 +22,7 @@ type nftRules struct {
 // nftChain is a chain with the names of its family and table.
 type nftChain struct {
 	name, hook string
-	drops      bool // by its policy
+	drops      bool // by its policy, or by a rule for all packets
 }
 
 // nftablesRules returns the rules if they may drop packets.
@@ -54,6 +54,9 @@ func parseChains(rules string) (chains []nftChain) {
 	table := ""
 	words := strings.Fields(strings.NewReplacer("{", " { ", "}", " } ", ";", " ; ", "\n", " ; ").Replace(rules))
 	for i, word := range words {
+		if (word == "drop" || word == "reject") && len(chains) > 0 && forAll(words[:i]) {
+			chains[len(chains)-1].drops = true
+		}
 		rest := words[i+1:]
 		end := slices.IndexFunc(rest, func(w string) bool { return w == "{" || w == ";" })
 		if end < 1 {
@@ -72,11 +75,23 @@ func parseChains(rules string) (chains []nftChain) {
 			chains = append(chains, nftChain{name: name})
 		case word == "hook" && last >= 0 && words[i-1] == "filter": // not nat's
 			chains[last].hook = rest[0]
-		case word == "policy" && last >= 0:
-			chains[last].drops = rest[0] == "drop"
+		case word == "policy" && last >= 0 && rest[0] == "drop":
+			chains[last].drops = true
 		}
 	}
 	return chains
+}
+
+// forAll reports whether a rule's verdict is for all packets, given the words before the verdict.
+func forAll(before []string) bool {
+	for i := len(before) - 1; i >= 0; i-- {
+		switch before[i] {
+		case "counter", "log":
+		default:
+			return before[i] == ";" || before[i] == "{"
+		}
+	}
+	return false
 }
 
 func (r nftRules) named(is func(nftChain) bool) (names []string) {
@@ -88,7 +103,7 @@ func (r nftRules) named(is func(nftChain) bool) (names []string) {
 	return names
 }
 
-// dropForwarded are the chains whose policy drops what no rule of theirs accepts. An accepting rule in another chain, such as
+// dropForwarded are the chains that drop what no rule of theirs accepts. An accepting rule in another chain, such as
 // kube-proxy's, doesn't help.
 func (r nftRules) dropForwarded() []string {
 	return r.named(func(c nftChain) bool { return c.hook == "forward" && c.drops })
@@ -135,6 +150,9 @@ func (r nftRules) commands(o openings) string {
 				insert(chain, family, "daddr", s)
 			}
 		}
+	}
+	if len(o.subnets) == 0 && len(r.dropForwarded()) > 0 {
+		yours += whereSubnet
 	}
 	return "accept them now with " + strings.Join(commands, ", ") + yours + ", and at the next boot with the same rules in " + nftablesFile +
 		". Don't reload that file on a node: its `flush ruleset` would also remove the rules of kube-proxy and the Pod network"

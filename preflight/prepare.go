@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -154,7 +155,7 @@ func runtimeFits(ctx context.Context, h View, socket string) []fault.Finding {
 		found = append(found, warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
 			remedy(updateRuntime)...)
 	}
-	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, pluginDir) {
+	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.ContainsFunc(dirs, func(dir string) bool { return filepath.Clean(dir) == pluginDir }) {
 		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to %s", info.Name, strings.Join(dirs, ", "), pluginDir).
 			remedy(pluginDirRemedy)...)
 	}

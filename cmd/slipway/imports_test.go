@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"manifests":                   {"internal/config", "certs"},
 	"kubeletconfig":               {"internal/config", "internal/lazyregexp"},
 	"internal/kubeconfig":         {"internal/config", "internal/fault", "certs"},
-	"preflight":                   {"kubeletconfig", "manifests", "internal/config", "internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/retry", "internal/thisnode"},
+	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/retry", "internal/thisnode"},
 	"internal/redact":             {"internal/lazyregexp"},
 	"internal/thisnode": {
 		"certs", "kubeletconfig", "manifests", "internal/cluster", "internal/config", "internal/etcd", "internal/host",

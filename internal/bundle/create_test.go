@@ -426,7 +426,7 @@ func TestCreateTwice(t *testing.T) {
 	l := testList(t)
 	output := filepath.Join(t.TempDir(), "b.tar")
 	second := sync.OnceValue(func() error { return Create{List: l, Output: output, Say: t.Logf}.Run(t.Context()) })
-	first := Create{List: l, Output: output, Say: func(string, ...any) { second() }}
+	first := Create{List: l, Output: output, Say: func(string, ...any) { _ = second() }}
 	if err := first.Run(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -133,8 +133,8 @@ func danglingLink(path string) error {
 		}
 		path = parent
 	}
-	to, err := os.Readlink(path)
-	if err != nil {
+	to, notLink := os.Readlink(path)
+	if notLink != nil {
 		return nil
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {

@@ -89,26 +89,31 @@ func TestSlowOrStuck(t *testing.T) {
 		moves func(h *fakeHost, second int) error // the state of the host, and the error of a try
 		slow  string                              // in the error, if it was slow
 		said  string
+		lists time.Duration // how long the host takes to list its containers
 	}{
-		"stuck": {func(*fakeHost, int) error { return answer("[-]etcd failed\n") }, "", "https://127.0.0.1:6443/livez; 500; [-]etcd failed; nothing moves"},
+		"stuck": {func(*fakeHost, int) error { return answer("[-]etcd failed\n") }, "", "https://127.0.0.1:6443/livez; 500; [-]etcd failed; nothing moves", 0},
 		"a log grows": {func(h *fakeHost, second int) error {
 			h.put(h.Has.Containers[0].LogPath, strings.Repeat("x", second)+"\n")
 			return answer("")
-		}, "kube-scheduler logs", "kube-scheduler logs"},
+		}, "kube-scheduler logs", "kube-scheduler logs", 0},
+		"a log grows on a busy host": {func(h *fakeHost, second int) error {
+			h.put(h.Has.Containers[0].LogPath, strings.Repeat("x", second)+"\n")
+			return answer("")
+		}, "kube-scheduler logs", "44s", sayInterval},
 		"a log repeats itself": {func(h *fakeHost, second int) error {
 			h.put(h.Has.Containers[0].LogPath, strings.Repeat("2026-11-21T09:00:00.1Z stderr F failed after 7 s\n", second+1))
 			return answer("")
-		}, "", "45s; 43s"},
+		}, "", "45s; 43s", 0},
 		"a container starts again and again": {func(h *fakeHost, second int) error {
 			h.Has.Containers[0].ID = fmt.Sprint(second / 20)
 			return answer("")
-		}, "kube-scheduler started", "kube-scheduler started"},
+		}, "kube-scheduler started", "kube-scheduler started", 0},
 		"checks turn green": {func(_ *fakeHost, second int) error {
 			return answer("[-]etcd failed\n" + "[-]check" + strings.Repeat("x", second/20) + " failed\n")
-		}, "answers change", "[-]etcd failed; answers change"},
+		}, "answers change", "[-]etcd failed; answers change", 0},
 		"the same errors come and go": {func(_ *fakeHost, second int) error {
 			return []error{answer(""), errors.New("connection refused")}[second/2%2]
-		}, "", "45s; 3m0s"},
+		}, "", "45s; 3m0s", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,6 +124,7 @@ func TestSlowOrStuck(t *testing.T) {
 				}}
 				var mu sync.Mutex
 				h.On.ContainerStates = func(context.Context, string, string) ([]host.ContainerState, error) {
+					time.Sleep(tt.lists)
 					mu.Lock()
 					defer mu.Unlock()
 					return slices.Clone(h.Has.Containers), nil
@@ -139,7 +145,7 @@ func TestSlowOrStuck(t *testing.T) {
 				if len(said) < 11 || len(said) > 12 {
 					t.Fatalf("it said %q", said)
 				}
-				fact.In(t, said[2], strings.Split(tt.said, "; ")...)
+				fact.In(t, said[2+tt.lists/sayInterval], strings.Split(tt.said, "; ")...)
 			})
 		})
 	}

@@ -31,11 +31,12 @@ type progress struct {
 	state map[string]string // of everything in which a cause may show, at the last look
 	known map[string]bool   // errors and ends of logs at earlier looks, without their numbers
 
-	mu    sync.Mutex // for the rest
-	last  error      // of the last try
-	moved time.Time  // when something last made progress; zero if nothing has
-	seen  []string   // what has made progress since the last line
-	told  []string   // what an earlier line said about that
+	mu     sync.Mutex // for the rest
+	last   error      // of the last try
+	looked time.Time  // the last look
+	moved  time.Time  // when something last made progress; zero if nothing has
+	seen   []string   // what has made progress since the last line
+	told   []string   // what an earlier line said about that
 }
 
 func newProgress(h View, w Wait) *progress {
@@ -68,6 +69,9 @@ func (p *progress) error() string {
 // themselves, and errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a
 // cause may show.
 func (p *progress) changes(o *observation) bool {
+	p.mu.Lock()
+	p.looked = time.Now()
+	p.mu.Unlock()
 	now := map[string]string{"unit": fmt.Sprint(o.unit.MainPID, o.unit.ActiveState, o.unit.Result), "runtime": fmt.Sprint(o.runtimeErr)}
 	for _, e := range last(o.journal, 1) {
 		now["journal"] = e.Time.String()
@@ -146,9 +150,15 @@ func (p *progress) say() {
 	defer p.mu.Unlock()
 	seen := strings.Join(p.seen, ", ")
 	switch {
+	case len(p.seen) > 0:
+	case now.Sub(p.looked) > 2*sayInterval && now.Sub(p.began) > 2*sayInterval:
+		seen = "this host is slow to list its containers"
+		if !p.looked.IsZero() {
+			seen += ", and last did so " + now.Sub(p.looked).Round(time.Second).String() + " ago"
+		}
 	case p.moved.IsZero():
 		seen = "nothing moves"
-	case len(p.seen) == 0:
+	default:
 		seen = "nothing has moved for " + now.Sub(p.moved).Round(time.Second).String()
 	}
 	if p.w.Say != nil {
@@ -159,9 +169,10 @@ func (p *progress) say() {
 	}
 }
 
-// slow adds to the error of a wait whose time is up that something still made progress, and which timeout to raise.
+// slow adds to the error of a wait whose time is up that something still made progress, and which timeout to raise. On a saturated
+// host, looks are minutes apart, so the last one counts.
 func (p *progress) slow(err error) error {
-	if p.moved.IsZero() || time.Since(p.moved) > min(lively, p.w.Limit/2) {
+	if p.moved.IsZero() || p.moved.Before(p.looked) && time.Since(p.moved) > min(lively, p.w.Limit/2) {
 		return err
 	}
 	seen := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.told, p.seen))))

@@ -85,7 +85,7 @@ var (
 )
 
 const pullRemedy = "check that this host reaches the registry, or set another one with imageRepository; " +
-	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import --local`"
+	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import`"
 
 // image looks for missing images that the kubelet failed to pull: static Pods' and the Pod sandboxes'.
 func image(o *observation) []symptom {

@@ -29,7 +29,7 @@ func (r *Real) ofOneCluster(ctx context.Context, all clients) (clients, error) {
 	}
 	own := r.own(ctx, all)
 	stored, unread := r.stored()
-	ids := all.clusters(ctx, own, r.options.OwnCluster != nil && stored == 0 && unread == nil)
+	ids := all.clusters(ctx, r.answerTime(), own, r.options.OwnCluster != nil && stored == 0 && unread == nil)
 	known := slices.Compact(slices.Sorted(slices.Values(ids)))
 	if known = slices.DeleteFunc(known, func(id uint64) bool { return id == 0 }); len(known) == 0 {
 		return all, nil
@@ -108,9 +108,9 @@ func (r *Real) leaveOut(foreign clients, others bool, wanted uint64) error {
 }
 
 // clusters asks all members for their cluster's ID; 0 if one doesn't answer in time. This host's, at the positions own, decides, so
-// it gets all of answerTimeout. If it can't, everybody gets as much: only then does this host see that there are two clusters.
-func (all clients) clusters(ctx context.Context, own []int, everybody bool) []uint64 {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+// it gets all of limit. If it can't, everybody gets as much: only then does this host see that there are two clusters.
+func (all clients) clusters(ctx context.Context, limit time.Duration, own []int, everybody bool) []uint64 {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type result struct {
 		i  int

@@ -25,9 +25,12 @@ const (
 	// Waits between two tries. A change takes some milliseconds, an election about a second.
 	firstDelay   = 50 * time.Millisecond
 	slowestDelay = 500 * time.Millisecond
-	// answerTimeout bounds one question to one member, so that a hanging member doesn't hold up the others.
+	// answerTimeout bounds one question to one member, at least, so that a hanging member doesn't hold up the others.
 	answerTimeout = 5 * time.Second
 )
+
+// answerTime is answerTimeout by default, and longer for a user who gives etcd more time.
+func (r *Real) answerTime() time.Duration { return max(answerTimeout, r.options.Timeout/24) }
 
 // clients has a client for each endpoint, to ask members in parallel: a single client for all asks them one at a time.
 type clients []*clientv3.Client
@@ -50,7 +53,7 @@ func (r *Real) connect(endpoints []string) (all clients, err error) {
 		return nil, err
 	}
 	for _, endpoint := range endpoints {
-		c, err := newClient(endpoint, trust, r.options.Plain)
+		c, err := newClient(endpoint, trust, r.options.Plain, r.answerTime())
 		if err != nil {
 			all.close()
 			return nil, err
@@ -60,7 +63,7 @@ func (r *Real) connect(endpoints []string) (all clients, err error) {
 	return all, nil
 }
 
-func newClient(endpoint string, trust *tls.Config, plain bool) (*clientv3.Client, error) {
+func newClient(endpoint string, trust *tls.Config, plain bool, limit time.Duration) (*clientv3.Client, error) {
 	address, err := clientAddress(endpoint, plain)
 	if err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func newClient(endpoint string, trust *tls.Config, plain bool) (*clientv3.Client
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: firstDelay, Multiplier: 2, MaxDelay: slowestDelay},
-				MinConnectTimeout: answerTimeout,
+				MinConnectTimeout: limit,
 			}),
 		},
 	})
@@ -160,10 +163,12 @@ func (all clients) close() {
 	}
 }
 
-// first asks all members in parallel, so a hanging member costs nothing, and returns the first answer every member would give. If
-// there's none, it returns an error, preferably one that may pass, and best a late member's, which may still answer.
-func first[T any](ctx context.Context, all clients, ask func(context.Context, *clientv3.Client) (T, error)) (answer T, from *clientv3.Client, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+// first asks all members in parallel, so a hanging member costs nothing, and returns the first answer within limit that every member
+// would give. If there's none, it returns an error, preferably one that may pass, and best a late member's, which may still answer.
+func first[T any](
+	ctx context.Context, limit time.Duration, all clients, ask func(context.Context, *clientv3.Client) (T, error),
+) (answer T, from *clientv3.Client, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type result struct {
 		answer T

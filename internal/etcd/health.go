@@ -46,7 +46,7 @@ func (r *Real) anyView(ctx context.Context) ([]Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, _, err := first(ctx, one, func(ctx context.Context, c *clientv3.Client) ([]Member, error) {
+	members, _, err := first(ctx, r.answerTime(), one, func(ctx context.Context, c *clientv3.Client) ([]Member, error) {
 		return list(ctx, c, clientv3.WithSerializable())
 	})
 	return members, err
@@ -82,7 +82,7 @@ func (r *Real) reach(ctx context.Context, m Member) (on connection, err error) {
 	if on.clients, err = r.connect(m.ClientURLs); err != nil {
 		return on, err
 	}
-	on.status, on.client, err = first(ctx, on.clients, func(ctx context.Context, c *clientv3.Client) (*pb.StatusResponse, error) {
+	on.status, on.client, err = first(ctx, r.answerTime(), on.clients, func(ctx context.Context, c *clientv3.Client) (*pb.StatusResponse, error) {
 		status, err := c.Status(ctx, c.Endpoints()[0])
 		return (*pb.StatusResponse)(status), err
 	})

@@ -87,7 +87,7 @@ const peerMembers = "/members"
 const clusterHeader = "X-Etcd-Cluster-ID"
 
 func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.answerTime())
 	defer cancel()
 	return parallel.Map(urls, 0, func(url string) Peer {
 		p := Peer{URL: url}

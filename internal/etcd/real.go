@@ -189,11 +189,11 @@ func (r *Real) once(ctx context.Context, all clients, op operation) error {
 	if err != nil {
 		return err
 	}
-	now, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
+	now, c, err := first(ctx, r.answerTime(), all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.answerTime())
 	defer cancel()
 	return named(c, op(ctx, c, now))
 }

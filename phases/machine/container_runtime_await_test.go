@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestRuntimeMayStartSlowly: it has minutes, even for a single answer, unless its unit has ended.
+// TestRuntimeMayStartSlowly: it has minutes, and a minute for a single answer, unless its unit has ended.
 func TestRuntimeMayStartSlowly(t *testing.T) {
 	for name, tt := range map[string]struct {
 		unit    host.UnitState

@@ -145,14 +145,14 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, found hostRun
 	return p.unpin(ctx, env, found, old)
 }
 
-// importShown bounds the time from an import to the kubelet's view of it: containerd tells its CRI about new images in events.
+// importShown is how long after an import the kubelet may still not see an image: containerd tells its CRI about new ones in events.
 const importShown = 30 * time.Second
 
 // awaitImported makes sure that the kubelet sees imported images. With a client that doesn't fit containerd, it may see none.
 func awaitImported(ctx context.Context, env *step.Env, found hostRuntime, names []string) error {
-	limited, cancel := context.WithTimeout(ctx, importShown)
-	defer cancel()
-	return retry.Every(node.PollInterval).Do(limited, func(ctx context.Context) error {
+	deadline := time.Now().Add(importShown)
+	soon := func(error) bool { return time.Now().Before(deadline) }
+	return retry.Policy{First: node.PollInterval, Retryable: soon}.Do(ctx, func(ctx context.Context) error {
 		present, err := presentImages(ctx, env, found)
 		if err != nil {
 			return err

@@ -68,11 +68,11 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 // its kubelet; elsewhere, the kubelet that this configuration and the administrator's files are for.
 func swapTolerance(env *step.Env) (string, error) {
 	m := env.Machine
-	_, err := env.Host.Lstat(m.Paths.KubeletKubeconfig())
-	switch {
-	case host.IgnoreMissing(err) != nil:
+	onNode, err := host.Exists(env.Host, m.Paths.KubeletKubeconfig())
+	if err != nil {
 		return "", err
-	case err != nil:
+	}
+	if !onNode {
 		return preflight.SwapTolerance(m, env.Host), nil
 	}
 	settings, err := thisnode.KubeletSettings(env.Host, m)

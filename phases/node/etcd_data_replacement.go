@@ -120,7 +120,7 @@ func (x EtcdDataReplacement) Clear(env *step.Env) error {
 	}
 	return x.clear(env, func(name string) bool {
 		at, ours := thisnode.ParseOldEtcdData(name)
-		return ours && at.IsZero() && !(replays && name == thisnode.EtcdReplayDir)
+		return ours && at.IsZero() && (!replays || name != thisnode.EtcdReplayDir)
 	})
 }
 

@@ -97,7 +97,7 @@ func TestUnprovableComponents(t *testing.T) {
 			[]phasetest.FoundAs{{Name: "unchecked ComponentProbe", Facts: []string{"kube-scheduler", scheduler}}},
 		},
 		"a plan": {
-			func(_ *testing.T, s *phasetest.Stage) { s.Env.Host = plan.NewOverlay(s.FakeHost, func(host.Action) {}) },
+			func(_ *testing.T, s *phasetest.Stage) { s.Host = plan.NewOverlay(s.FakeHost, func(host.Action) {}) },
 			[]phasetest.FoundAs{{Name: "unchecked ComponentProbe"}},
 		},
 	} {

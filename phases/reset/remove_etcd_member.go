@@ -29,7 +29,8 @@ import (
 // leaveLimit bounds a member's removal once another member can be asked: 30 s by default. Etcd refuses a change for 5 s after any
 // other change.
 func leaveLimit(env *step.Env) time.Duration {
-	return max(30*time.Second, env.Config.Timeouts.EtcdAPICall/4)
+	limit := env.Config.Timeouts.EtcdAPICall
+	return min(limit, max(30*time.Second, limit/4))
 }
 
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a

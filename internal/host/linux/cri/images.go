@@ -44,7 +44,7 @@ func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error 
 // https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 const pinnedLabel = "io.cri-containerd.pinned"
 
-// ImportImages uses containerd's own client, because CRI has no such call. The client of containerd 1.7 can pin images only after
+// ImportImages uses containerd's own client, because CRI has no such call. The clients of containerd 1.x can pin images only after
 // the import. That of containerd 2 leaves the import to containerd unless it's told not to, and then containerd 1.7 would hide the
 // images from its CRI: https://github.com/containerd/containerd/issues/13494.
 func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []string, archive func(io.Writer) error) error {
@@ -53,10 +53,14 @@ func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []stri
 		if err != nil {
 			return err
 		}
-		if strings.Contains(help, "--label ") {
-			return importImages(ctx, socket, archive, "--label="+pinnedLabel+"=pinned")
+		var flags []string
+		if strings.Contains(help, "--local ") { // that of containerd 1.6 always imports by itself
+			flags = append(flags, "--local")
 		}
-		err = importImages(ctx, socket, archive)
+		if strings.Contains(help, "--label ") {
+			return importImages(ctx, socket, archive, append(flags, "--label="+pinnedLabel+"=pinned")...)
+		}
+		err = importImages(ctx, socket, archive, flags...)
 		for _, name := range names {
 			if err == nil {
 				err = r.PinImage(ctx, socket, name, true)
@@ -67,7 +71,7 @@ func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []stri
 }
 
 func importImages(ctx context.Context, socket string, archive func(io.Writer) error, flags ...string) error {
-	cmd, explain, err := ctr(ctx, socket, slices.Concat([]string{"images", "import", "--local"}, flags, []string{"-"})...)
+	cmd, explain, err := ctr(ctx, socket, slices.Concat([]string{"images", "import"}, flags, []string{"-"})...)
 	if err != nil {
 		return err
 	}

@@ -99,8 +99,9 @@ func fakeCtr(t *testing.T, flags, script string) (note func() string) {
 
 // The lines about flags in `ctr images import --help`.
 const (
-	flagsOf1 = "   --platform value           Imports content for specific platform" // containerd 1.7
-	flagsOf2 = flagsOf1 + "\n   --label value [ --label value ]  labels to attach to the image"
+	flagsOf16 = "   --platform value           Imports content for specific platform"
+	flagsOf17 = flagsOf16 + "\n   --local                    run import locally rather than through transfer API"
+	flagsOf2  = flagsOf17 + "\n   --label value [ --label value ]  labels to attach to the image"
 )
 
 // TestImportImages: images are pinned by the import, or right after it if containerd's client can't do that.
@@ -109,7 +110,9 @@ func TestImportImages(t *testing.T) {
 	to := "--address " + socket + " --namespace k8s.io images "
 	for flags, want := range map[string]string{
 		flagsOf2: to + "import --local --label=io.cri-containerd.pinned=pinned -\narchive",
-		flagsOf1: to + "import --local -\narchive" +
+		flagsOf17: to + "import --local -\narchive" +
+			to + "label a io.cri-containerd.pinned=pinned\n" + to + "label b io.cri-containerd.pinned=pinned\n",
+		flagsOf16: to + "import -\narchive" +
 			to + "label a io.cri-containerd.pinned=pinned\n" + to + "label b io.cri-containerd.pinned=pinned\n",
 	} {
 		note := fakeCtr(t, flags, `echo "$*" >>"$notes"; /bin/cat >>"$notes"; echo talk; echo warning >&2`)
@@ -134,7 +137,7 @@ func TestImportImages(t *testing.T) {
 
 // TestPinAfterImportFails: the error names the image, and no other is pinned after it.
 func TestPinAfterImportFails(t *testing.T) {
-	note := fakeCtr(t, flagsOf1, `if [ "$6" = label ]; then echo "$7" >>"$notes"; echo denied >&2; exit 1; fi; /bin/cat >/dev/null`)
+	note := fakeCtr(t, flagsOf16, `if [ "$6" = label ]; then echo "$7" >>"$notes"; echo denied >&2; exit 1; fi; /bin/cat >/dev/null`)
 	err := newRuntimes(t).ImportImages(t.Context(), (&fakeCRI{dir: memory}).serve(t), []string{"a", "b"}, text("archive"))
 	fact.Error(t, err, "pin", "image a", "denied")
 	if note() != "a\n" {
