@@ -134,10 +134,8 @@ func danglingLink(path string) error {
 		path = parent
 	}
 	to, notLink := os.Readlink(path)
-	if notLink != nil {
-		return nil
-	}
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
+	_, err := os.Stat(path)
+	if notLink != nil || !os.IsNotExist(err) {
 		return err
 	}
 	return fault.New(fmt.Sprintf("cannot read the public keys of bundles: %s is a link to %s, which is missing", path, to),
