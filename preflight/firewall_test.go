@@ -114,10 +114,12 @@ func TestNftables(t *testing.T) {
 			[]string{"`ip6 f fwd` | " + insertedInto("ip6 f in")}, []string{"saddr"}},
 		{"only forward drops, by commands", "add table inet f\nadd chain inet f routed { type filter hook forward priority 0; policy drop; }",
 			[]string{"`inet f routed` | " + insertedInto("inet filter input") + " | `nft list chains`"}, nil},
-		{"forward ends with a rule for all packets", "table inet f {\n chain fwd { type filter hook forward priority 0; policy accept;\n ct state established accept\n counter reject with icmpx admin-prohibited\n }\n}",
+		{"forward ends with a rule for all packets", "table inet f {\n chain fwd { type filter hook forward priority 0; policy accept;\n ct state established accept\n log prefix \"no\" counter packets 1 bytes 52 reject with icmpx admin-prohibited\n }\n}",
 			[]string{"`inet f fwd` | `nft insert rule inet f fwd ip saddr 10.244.0.0/16 accept`"}, nil},
 		{"forward drops some packets", "table inet f { chain fwd { type filter hook forward priority 0; ct state invalid drop; }; }",
 			[]string{insertedInto("inet filter input")}, []string{"fwd"}},
+		{"other families", "table arp filter { chain input { type filter hook input priority 0; policy drop; }; }\ntable bridge b { chain f { type filter hook forward priority 0; policy drop; }; }",
+			[]string{insertedInto("inet filter input")}, []string{"arp", "bridge"}},
 		{"other files", "include \"/etc/nftables.d/*.nft\"", []string{"checked | /etc/nftables.conf | " + insertedInto("inet filter input")}, nil},
 		{"another distribution", "", []string{"checked | /etc/nftables.conf | " + insertedInto("inet filter input")}, nil},
 	} {

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// nftablesFile has the rules that nftables' own service loads on Debian.
-const nftablesFile = "/etc/nftables.conf"
+// nftablesFiles have the rules that nftables' own service loads: Debian's, and those of RHEL and its relatives.
+var nftablesFiles = []string{"/etc/nftables.conf", "/etc/sysconfig/nftables.conf"}
 
-// nftRules are the rules of nftables' own service, as far as nftablesFile has them.
+// nftRules are the rules of nftables' own service, as far as its file has them.
 type nftRules struct {
+	file   string
 	chains []nftChain
 	unseen string // why there may be others
 }
@@ -31,9 +32,17 @@ func nftablesRules(ctx context.Context, h View) (r nftRules, found bool) {
 	if err != nil || unit.ActiveState != "active" {
 		return r, false
 	}
-	data, err := h.ReadFile(nftablesFile)
+	r.file = nftablesFiles[0]
+	for _, path := range nftablesFiles {
+		if exists(h, path) {
+			r.file = path
+			break
+		}
+	}
+	data, err := h.ReadFile(r.file)
 	if err != nil {
-		return nftRules{unseen: fmt.Sprintf("%s cannot be read (%v)", nftablesFile, err)}, true
+		r.unseen = fmt.Sprintf("%s cannot be read (%v)", r.file, err)
+		return r, true
 	}
 	var text strings.Builder
 	for line := range strings.Lines(string(data)) {
@@ -43,7 +52,7 @@ func nftablesRules(ctx context.Context, h View) (r nftRules, found bool) {
 	rules := text.String()
 	r.chains = parseChains(rules)
 	if strings.Contains(rules, "include") {
-		r.unseen = nftablesFile + " includes other files"
+		r.unseen = r.file + " includes other files"
 	}
 	return r, r.unseen != "" || strings.Contains(rules, "drop") || strings.Contains(rules, "reject")
 }
@@ -82,21 +91,21 @@ func parseChains(rules string) (chains []nftChain) {
 	return chains
 }
 
-// forAll reports whether a rule's verdict is for all packets, given the words before the verdict.
+// forAll reports whether a rule's verdict is for all packets, given the words before the verdict: no match is there, which would come
+// before a counter or a log.
 func forAll(before []string) bool {
-	for i := len(before) - 1; i >= 0; i-- {
-		switch before[i] {
-		case "counter", "log":
-		default:
-			return before[i] == ";" || before[i] == "{"
+	for i := len(before); i > 0; i-- {
+		if word := before[i-1]; word == ";" || word == "{" {
+			return i == len(before) || before[i] == "counter" || before[i] == "log"
 		}
 	}
 	return false
 }
 
+// named lists chains that get packets of IP.
 func (r nftRules) named(is func(nftChain) bool) (names []string) {
 	for _, c := range r.chains {
-		if is(c) {
+		if family, _, _ := strings.Cut(c.name, " "); slices.Contains([]string{"inet", "ip", "ip6"}, family) && is(c) {
 			names = append(names, c.name)
 		}
 	}
@@ -142,7 +151,7 @@ func (r nftRules) commands(o openings) string {
 	for _, chain := range r.dropForwarded() {
 		for _, s := range o.podSubnets() {
 			family := "ip"
-			if strings.Contains(s, ":") {
+			if strings.Contains(s, ":") || s == anySubnet && strings.HasPrefix(chain, "ip6 ") {
 				family = "ip6"
 			}
 			if strings.HasPrefix(chain, "inet ") || strings.HasPrefix(chain, family+" ") {
@@ -154,7 +163,7 @@ func (r nftRules) commands(o openings) string {
 	if len(o.subnets) == 0 && len(r.dropForwarded()) > 0 {
 		yours += whereSubnet
 	}
-	return "accept them now with " + strings.Join(commands, ", ") + yours + ", and at the next boot with the same rules in " + nftablesFile +
+	return "accept them now with " + strings.Join(commands, ", ") + yours + ", and at the next boot with the same rules in " + r.file +
 		". Don't reload that file on a node: its `flush ruleset` would also remove the rules of kube-proxy and the Pod network"
 }
 

@@ -51,6 +51,7 @@ func Guard(ctx context.Context, h View, w Wait, t Target, wait func(context.Cont
 	late := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	stop()
 	<-ended
+	upAt := time.Now()
 	giveUp(nil)
 	switch {
 	case err == nil:
@@ -60,7 +61,7 @@ func Guard(ctx context.Context, h View, w Wait, t Target, wait func(context.Cont
 	case late:
 		causes := causesOf(ctx, h, began, t)
 		if !slices.ContainsFunc(causes, func(s symptom) bool { return s.minDuration != never }) {
-			err = p.slow(err)
+			err = p.slow(upAt, err)
 		}
 		return withCauses(err, causes)
 	}

@@ -123,6 +123,8 @@ func TestSlowOrStuck(t *testing.T) {
 					said = append(said, fmt.Sprintf(format, args...))
 				}}
 				var mu sync.Mutex
+				var used time.Duration
+				h.On.CPUTime = func() time.Duration { used += tt.lists / 10; return used } // twice a look
 				h.On.ContainerStates = func(context.Context, string, string) ([]host.ContainerState, error) {
 					time.Sleep(tt.lists)
 					mu.Lock()

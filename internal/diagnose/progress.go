@@ -4,6 +4,7 @@
 package diagnose
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ type progress struct {
 
 	mu     sync.Mutex // for the rest
 	last   error      // of the last try
-	looked time.Time  // the last look
+	looked time.Time  // the last look that could list the containers
 	moved  time.Time  // when something last made progress; zero if nothing has
 	seen   []string   // what has made progress since the last line
 	told   []string   // what an earlier line said about that
@@ -69,9 +70,12 @@ func (p *progress) error() string {
 // themselves, and errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a
 // cause may show.
 func (p *progress) changes(o *observation) bool {
-	p.mu.Lock()
-	p.looked = time.Now()
-	p.mu.Unlock()
+	listed := !errors.Is(o.runtimeErr, context.DeadlineExceeded) && !errors.Is(o.runtimeErr, context.Canceled)
+	if listed {
+		p.mu.Lock()
+		p.looked = time.Now()
+		p.mu.Unlock()
+	}
 	now := map[string]string{"unit": fmt.Sprint(o.unit.MainPID, o.unit.ActiveState, o.unit.Result), "runtime": fmt.Sprint(o.runtimeErr)}
 	for _, e := range last(o.journal, 1) {
 		now["journal"] = e.Time.String()
@@ -100,6 +104,13 @@ func (p *progress) changes(o *observation) bool {
 		p.saw("the answers change")
 	}
 	now["errors"] = fmt.Sprint(len(p.known))
+	if !listed { // nobody knows whether a container has started since
+		for key, value := range p.state {
+			if _, known := now[key]; !known {
+				now[key] = value
+			}
+		}
+	}
 	changed := !maps.Equal(now, p.state)
 	p.state = now
 	return changed
@@ -152,9 +163,9 @@ func (p *progress) say() {
 	switch {
 	case len(p.seen) > 0:
 	case now.Sub(p.looked) > 2*sayInterval && now.Sub(p.began) > 2*sayInterval:
-		seen = "this host is slow to list its containers"
+		seen = "this host is slow, and no look at its containers has ended yet"
 		if !p.looked.IsZero() {
-			seen += ", and last did so " + now.Sub(p.looked).Round(time.Second).String() + " ago"
+			seen = "this host is slow: the last look at its containers was " + now.Sub(p.looked).Round(time.Second).String() + " ago"
 		}
 	case p.moved.IsZero():
 		seen = "nothing moves"
@@ -171,8 +182,8 @@ func (p *progress) say() {
 
 // slow adds to the error of a wait whose time is up that something still made progress, and which timeout to raise. On a saturated
 // host, looks are minutes apart, so the last one counts.
-func (p *progress) slow(err error) error {
-	if p.moved.IsZero() || p.moved.Before(p.looked) && time.Since(p.moved) > min(lively, p.w.Limit/2) {
+func (p *progress) slow(ended time.Time, err error) error {
+	if p.moved.IsZero() || p.moved.Before(p.looked) && ended.Sub(p.moved) > min(lively, p.w.Limit/2) {
 		return err
 	}
 	seen := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.told, p.seen))))

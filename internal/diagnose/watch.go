@@ -7,13 +7,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/pkg/errors"
-
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 const (
-	// lookInterval is the least time between two looks, restInterval the most, unless a look takes seconds.
+	// lookInterval is the least time between two looks, restInterval the most, unless a look takes much processor time.
 	lookInterval = time.Second
 	restInterval = 15 * time.Second
 	// lookTimeout is how long a look may take if something hangs.
@@ -22,11 +20,11 @@ const (
 	sayInterval = 15 * time.Second
 )
 
-// rest is the time between two looks: 20 times as long as the last look took, so that looking costs little on a slow machine; but
-// only 5 times as long beyond restInterval.
-func rest(took time.Duration) time.Duration {
-	const times, atLeast = 20, 5
-	return min(max(times*took, lookInterval), max(restInterval, atLeast*took))
+// rest is the time between two looks, by how long the last one took, and how much processor time it used: 20 times as long, but at most
+// restInterval, and 50 times the processor time, so that a wait takes at most 2 % of a processor.
+func rest(took, used time.Duration) time.Duration {
+	const times, share = 20, 50
+	return max(min(max(times*took, lookInterval), restInterval), share*used)
 }
 
 // watch looks at the host during a wait, every second on a fast machine, but not at once, as most waits are short. It goes through
@@ -46,7 +44,7 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 			return nil
 		case <-next:
 		}
-		start := time.Now()
+		start, used := time.Now(), h.CPUTime()
 		limited, cancel := context.WithTimeout(ctx, lookTimeout)
 		if t.Since.IsZero() {
 			t.Since = beginning(limited, h, began)
@@ -59,11 +57,7 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 		}
 		late := limited.Err() != nil
 		cancel()
-		took := time.Since(start)
-		if errors.Is(s.runtimeErr, context.DeadlineExceeded) {
-			took = max(0, took-runtimeTimeout) // waiting for a runtime that hangs costs nothing
-		}
-		next = time.After(rest(took))
+		next = time.After(rest(time.Since(start), h.CPUTime()-used))
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -110,6 +110,9 @@ func (r *Real) leaveOut(foreign clients, others bool, wanted uint64) error {
 // clusters asks all members for their cluster's ID; 0 if one doesn't answer in time. This host's, at the positions own, decides, so
 // it gets all of limit. If it can't, everybody gets as much: only then does this host see that there are two clusters.
 func (all clients) clusters(ctx context.Context, limit time.Duration, own []int, everybody bool) []uint64 {
+	if ends, ok := ctx.Deadline(); ok { // the question itself needs time, too
+		limit = min(limit, max(answerTimeout, time.Until(ends)/2))
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type result struct {

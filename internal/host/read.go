@@ -107,6 +107,8 @@ type SystemReader interface {
 	Environ() []string
 	// Now is the host's clock.
 	Now() time.Time
+	// CPUTime is the processor time that this process and the programs it has run have used.
+	CPUTime() time.Duration
 }
 
 // NetworkReader reads the kernel's network configuration. It sends nothing.

@@ -150,9 +150,11 @@ const importShown = 30 * time.Second
 
 // awaitImported makes sure that the kubelet sees imported images. With a client that doesn't fit containerd, it may see none.
 func awaitImported(ctx context.Context, env *step.Env, found hostRuntime, names []string) error {
+	var asked time.Time // a listing may take long, but what it shows is as old as the question
 	deadline := time.Now().Add(importShown)
-	soon := func(error) bool { return time.Now().Before(deadline) }
+	soon := func(error) bool { return asked.Before(deadline) }
 	return retry.Policy{First: node.PollInterval, Retryable: soon}.Do(ctx, func(ctx context.Context) error {
+		asked = time.Now()
 		present, err := presentImages(ctx, env, found)
 		if err != nil {
 			return err

@@ -141,7 +141,8 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 		remedy = "start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again"
 	case late(all, err, peerURL, cause) && !isAlone(env):
 		why = fmt.Sprintf("etcd did not answer in time, so it may still need this host's member %q: %v", name, cause)
-		remedy = "run the same command again; for an etcd that is always slow, raise timeouts.etcdAPICall in a ResetConfiguration (--config)"
+		remedy = "run the same command again; for an etcd that is always slow, raise timeouts.etcdAPICall in a ResetConfiguration (--config); if this " +
+			"host's etcd hangs, stop it first (`systemctl stop kubelet`, then `crictl stop` with its container), so that its data shows whether it has other members"
 	default:
 		env.UI.Warn(fmt.Sprintf("cannot remove member %q from etcd: %v", name, cause), removeThere)
 		return nil

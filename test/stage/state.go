@@ -101,6 +101,7 @@ type Overrides struct {
 	ProgramVersion   func(ctx context.Context, path string) (string, error)
 	ProxyFor         func(url string) (string, error)
 	Now              func() time.Time
+	CPUTime          func() time.Duration
 	LoadModule       func(ctx context.Context, name string) error
 	PortFree         func(address string, port int) error
 	PortHolder       func(port int) (host.Process, bool)

@@ -75,6 +75,14 @@ func (h *Host) Now() time.Time {
 	return now
 }
 
+// CPUTime is none: with a test's own, its machine's load would decide on waits.
+func (h *Host) CPUTime() time.Duration {
+	if h.On.CPUTime != nil {
+		return h.On.CPUTime()
+	}
+	return 0
+}
+
 // SetParameter uses Real: parameters are files.
 func (h *Host) SetParameter(name, value string) (bool, error) {
 	if err := h.before(context.Background(), "set "+name); err != nil {

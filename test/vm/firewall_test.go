@@ -46,7 +46,7 @@ func (m machine) getsFirewall() {
 	m.must("systemctl", "start", "nftables")
 	var commands [][]string
 	m.eventually("preflight to name the rules to insert", podLimit, func() error {
-		said, err := m.try("slipway", "preflight", "--network", "flannel") // fails: this host is a node already
+		said, err := m.try("slipway", "preflight", "--network", "flannel")            // fails: this host is a node already
 		if commands = insertion.FindAllStringSubmatch(said, -1); len(commands) != 4 { // of TCP, of UDP, from Pods, to Pods
 			return errors.Errorf("%s%v", said, err)
 		}

@@ -27,9 +27,17 @@ const slowTimeouts = `timeouts:
   etcdAPICall: 20m
 `
 
+// upConfig is for an emulated machine. Without a lease to renew within 10 s, its only controller manager and scheduler don't restart
+// whenever the API server is late; and each of the API server's hundreds of connections to etcd would take long with RSA.
 const upConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
-` + slowTimeouts
+` + slowTimeouts + `---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+encryptionAlgorithm: ECDSA-P256
+controllerManager: {extraArgs: [{name: leader-elect, value: "false"}]}
+scheduler: {extraArgs: [{name: leader-elect, value: "false"}]}
+`
 
 var upArgs = []string{"slipway", "up", "--config", "/root/up.yaml", "--bundle", bundlePath, "--network", "flannel", "--schedulable"}
 

@@ -49,6 +49,16 @@ func (h *Host) NumCPU() int { return runtime.NumCPU() }
 
 func (h *Host) Now() time.Time { return time.Now() }
 
+func (h *Host) CPUTime() (used time.Duration) {
+	for _, whose := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(whose, &u); err == nil {
+			used += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return used
+}
+
 func (h *Host) MemoryBytes() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
