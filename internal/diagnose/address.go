@@ -47,7 +47,7 @@ func (o *observation) etcdMoved(all []netip.Addr) []symptom {
 			continue
 		}
 		f := moved(etcdPod, "advertise-address", address, all, "--listen-peer-urls="+p.args["listen-peer-urls"])
-		if len(matching(p.lines, bound)) > 0 && p.dead { // until it stops, it may still serve this host
+		if p.dead && len(matching(p.lines, bound)) > 0 { // until it stops, it may still serve this host
 			f.minDuration = time.Second
 		}
 		return []symptom{f}

@@ -23,8 +23,11 @@ var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but 
 func badFlag(o *observation) []symptom {
 	var found []symptom
 	for _, src := range o.sources {
+		if !src.dead {
+			continue
+		}
 		lines := matching(src.lines, flagRefused)
-		if len(lines) == 0 || !src.dead {
+		if len(lines) == 0 {
 			continue
 		}
 		f := symptom{Finding: fault.Finding{Subject: src.subject, Evidence: last(lines, 1)}}
@@ -53,11 +56,14 @@ const stopping = 35 * time.Second
 func portTaken(o *observation) []symptom {
 	var found []symptom
 	for _, src := range o.sources {
+		if !src.dead && src.subject != kubeletName {
+			continue
+		}
 		lines := matching(src.lines, inUse)
 		if src.subject == kubeletName {
 			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // Pods may use a port of the host, too
 		}
-		if len(lines) == 0 || !src.dead && src.subject != kubeletName {
+		if len(lines) == 0 {
 			continue
 		}
 		line := lines[len(lines)-1]
@@ -104,8 +110,11 @@ func addressMissing(o *observation) []symptom {
 	var found []symptom
 	changed := addressChanged(o)
 	for _, src := range o.sources {
+		if !src.dead {
+			continue
+		}
 		lines := matching(src.lines, bound)
-		if len(lines) == 0 || !src.dead || slices.ContainsFunc(changed, func(c symptom) bool { return c.Subject == src.subject }) {
+		if len(lines) == 0 || slices.ContainsFunc(changed, func(c symptom) bool { return c.Subject == src.subject }) {
 			continue
 		}
 		line := lines[len(lines)-1]

@@ -145,7 +145,7 @@ func (o *observation) repeatedLines(src source, p lazyregexp.Pattern) []string {
 func (o *observation) recent(src source, p lazyregexp.Pattern) []said {
 	var found []said
 	for _, l := range src.said {
-		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || o.ago(l.last) < maxLineAge) {
+		if (src.dead || o.ago(l.last) < maxLineAge) && p().MatchString(l.text) && !foreign().MatchString(l.text) {
 			found = append(found, l)
 		}
 	}
