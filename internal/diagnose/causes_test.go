@@ -602,7 +602,7 @@ func TestCauses(t *testing.T) {
 		t.Run(r.cause+" "+r.name, func(t *testing.T) {
 			h := healthy(t)
 			r.hurt(h)
-			found, _ := look(t.Context(), h, h.target(true), &journal{})
+			found, _ := look(t.Context(), h, h.target(true), &journal{}, nil)
 			at := slices.IndexFunc(found, func(f symptom) bool { return f.Name == r.cause })
 			switch {
 			case r.want == "" && at >= 0:
@@ -650,7 +650,7 @@ func TestServerMoved(t *testing.T) {
 			if tt.hurt != nil {
 				tt.hurt(h)
 			}
-			found, _ := look(t.Context(), h, h.target(tt.waiting), &journal{})
+			found, _ := look(t.Context(), h, h.target(tt.waiting), &journal{}, nil)
 			at := slices.IndexFunc(found, func(f symptom) bool { return f.Name == "address-changed" })
 			switch {
 			case at >= 0 != (tt.want != ""):

@@ -103,7 +103,7 @@ type Cause struct {
 // Run looks once, and returns a finding for each cause and subject, in the table's order. The error says where it couldn't look: there
 // may be more causes.
 func Run(ctx context.Context, h View, t Target) ([]fault.Finding, error) {
-	found, err := look(ctx, h, t, &journal{})
+	found, err := look(ctx, h, t, &journal{}, nil)
 	return findings(found), err
 }
 
@@ -115,10 +115,14 @@ func findings(list []symptom) []fault.Finding {
 	return found
 }
 
-// look is Run with the journal read by earlier looks. It finds nothing if ctx ends: it may then take a late answer for a fault.
-func look(ctx context.Context, h View, t Target, j *journal) ([]symptom, error) {
+// look is Run with the journal read by earlier looks, and notes the progress of a wait; p is nil outside one. It finds nothing if ctx
+// ends: it may then take a late answer for a fault.
+func look(ctx context.Context, h View, t Target, j *journal, p *progress) ([]symptom, error) {
 	j.read(ctx, h, t.Since)
 	o := observe(ctx, h, t, j.entries)
+	if p != nil {
+		p.changes(o)
+	}
 	found := o.causes()
 	if ctx.Err() != nil {
 		return nil, errors.Wrap(context.Cause(ctx), "the diagnosis ended before it had looked everywhere")

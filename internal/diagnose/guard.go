@@ -59,7 +59,7 @@ func Guard(ctx context.Context, h View, w Wait, t Target, wait func(context.Cont
 	case len(found) > 0:
 		return &Error{Err: errors.Errorf("%s; %v", w.Failure, errCauseKnown), Findings: found}
 	case late:
-		causes := causesOf(ctx, h, began, t)
+		causes := causesOf(ctx, h, began, t, p)
 		if !slices.ContainsFunc(causes, func(s symptom) bool { return s.minDuration != never }) {
 			err = p.slow(upAt, err)
 		}
@@ -73,7 +73,7 @@ func Explain(ctx context.Context, h View, began time.Time, t Target, err error) 
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // the user has stopped the run
 		return err
 	}
-	return withCauses(err, causesOf(ctx, h, began, t))
+	return withCauses(err, causesOf(ctx, h, began, t, nil))
 }
 
 func withCauses(err error, causes []symptom) error {
@@ -83,12 +83,13 @@ func withCauses(err error, causes []symptom) error {
 	return &Error{Err: err, Findings: findings(causes)}
 }
 
-// causesOf looks once more after a failure, even if ctx has ended. A look that ran out of time finds nothing.
-func causesOf(ctx context.Context, h View, began time.Time, t Target) []symptom {
+// causesOf looks once more after a failure, even if ctx has ended, and notes the progress of a wait since its last look, which may have
+// been long ago. A look that ran out of time finds nothing.
+func causesOf(ctx context.Context, h View, began time.Time, t Target, p *progress) []symptom {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
 	t.Waiting = true
 	t.Since = beginning(ctx, h, began)
-	found, _ := look(ctx, h, t, &journal{})
+	found, _ := look(ctx, h, t, &journal{}, p)
 	return found
 }

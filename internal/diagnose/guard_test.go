@@ -124,7 +124,7 @@ func TestSlowOrStuck(t *testing.T) {
 				}}
 				var mu sync.Mutex
 				var used time.Duration
-				h.On.CPUTime = func() time.Duration { used += tt.lists / 10; return used } // twice a look
+				h.On.CPUTime = func() time.Duration { used += tt.lists; return used } // twice a look, so there is only one
 				h.On.ContainerStates = func(context.Context, string, string) ([]host.ContainerState, error) {
 					time.Sleep(tt.lists)
 					mu.Lock()

@@ -60,7 +60,7 @@ func TestInsistedBeforeTheWait(t *testing.T) {
 	for _, began := range []time.Time{at.Add(-time.Minute), at.Add(time.Second)} {
 		target := h.target(true)
 		target.began = began
-		found, _ := look(t.Context(), h, target, &journal{})
+		found, _ := look(t.Context(), h, target, &journal{}, nil)
 		if got := len(found) > 0; got != began.Before(at) {
 			t.Errorf("a wait that began at %s: found %v", began, found)
 		}
