@@ -70,12 +70,7 @@ func (p *progress) error() string {
 // themselves, and errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a
 // cause may show.
 func (p *progress) changes(o *observation) bool {
-	listed := !errors.Is(o.runtimeErr, context.DeadlineExceeded) && !errors.Is(o.runtimeErr, context.Canceled)
-	if listed {
-		p.mu.Lock()
-		p.looked = time.Now()
-		p.mu.Unlock()
-	}
+	listed := p.noteLook(o)
 	now := map[string]string{"unit": fmt.Sprint(o.unit.MainPID, o.unit.ActiveState, o.unit.Result), "runtime": fmt.Sprint(o.runtimeErr)}
 	for _, e := range last(o.journal, 1) {
 		now["journal"] = e.Time.String()
@@ -114,6 +109,17 @@ func (p *progress) changes(o *observation) bool {
 	changed := !maps.Equal(now, p.state)
 	p.state = now
 	return changed
+}
+
+// noteLook notes the time of a look that could list the containers, and reports whether it was one.
+func (p *progress) noteLook(o *observation) bool {
+	if errors.Is(o.runtimeErr, context.DeadlineExceeded) || errors.Is(o.runtimeErr, context.Canceled) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked = time.Now()
+	return true
 }
 
 // isNew reports whether a line hasn't been seen before, whatever its numbers.
