@@ -67,25 +67,42 @@ func serve(ctx context.Context, address string) error {
 	return nil
 }
 
+// patience is for an emulated machine, in which a question to DNS may take longer than its usual 5 s.
+const patience = time.Minute
+
+// get asks again until somebody answers.
 func get(ctx context.Context, url string, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	for {
+		answer, err := ask(ctx, url)
+		if err == nil {
+			_, err = out.Write(answer)
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func ask(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(out, response.Body); err != nil {
-		return err
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answered %s", url, response.Status)
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", url, response.Status)
-	}
-	return nil
+	return answer, err
 }
 
 func lookup(ctx context.Context, name string, out io.Writer) error {
