@@ -28,7 +28,7 @@ const slowTimeouts = `timeouts:
 `
 
 // upConfig is for an emulated machine. Without a lease to renew within 10 s, its only controller manager and scheduler don't restart
-// whenever the API server is late; and each of the API server's hundreds of connections to etcd would take long with RSA.
+// whenever the API server is late; and each of the API server's many connections to etcd would take long with RSA.
 const upConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 ` + slowTimeouts + `---
