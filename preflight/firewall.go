@@ -102,10 +102,13 @@ const firewallChecked = "neither firewalld nor ufw is on, nor nftables' own serv
 	"otherwise, ports have to be opened, and the packets of Pods forwarded (warning)"
 
 func firewalld(ctx context.Context, h View, o openings) []fault.Finding {
-	unit, err := h.Unit(ctx, "firewalld.service")
-	if err != nil {
+	unseen := func(err error) []fault.Finding {
 		return warn("cannot check whether a firewall blocks ports that other nodes must be able to reach: %s: %v", o, err).
 			remedy("make sure that other nodes can reach these ports of this host, and that it forwards the packets of Pods")
+	}
+	unit, err := h.Unit(ctx, "firewalld.service")
+	if err != nil {
+		return unseen(err)
 	}
 	const active = "%s is active, and other nodes must be able to reach these ports of this host: %s"
 	switch {
@@ -114,8 +117,11 @@ func firewalld(ctx context.Context, h View, o openings) []fault.Finding {
 	case usesUFW(h):
 		return warn(active, "ufw", o).remedy("%s", o.ufwCommand()+o.caution())
 	}
-	r, found := nftablesRules(ctx, h)
-	if !found {
+	r, found, err := nftablesRules(ctx, h)
+	switch {
+	case err != nil:
+		return unseen(err)
+	case !found:
 		return nil
 	}
 	return warn(active+"%s", "nftables", o, r.forwarding()).remedy("%s", r.commands(o)+o.caution())

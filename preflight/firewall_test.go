@@ -4,6 +4,7 @@
 package preflight
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,14 @@ func TestFirewallPorts(t *testing.T) {
 			"--add-port=8472/udp && firewall-cmd --reload` | `firewall-cmd --permanent --zone=trusted --add-source=POD-SUBNET && firewall-cmd --reload`", nil},
 		{"no systemd", controlPlaneNode(), func(h *fakeHost) { h.Fail["Unit"] = errors.New("no bus") },
 			"[WARNING Firewalld] | 6443/tcp | 2379-2380/tcp | 10250/tcp | 8472/udp | no bus", nil},
+		{"systemd doesn't say whether nftables' service is on", controlPlaneNode(), func(h *fakeHost) {
+			h.On.Unit = func(_ context.Context, name string) (host.UnitState, error) {
+				if name == "nftables.service" {
+					return host.UnitState{}, errors.New("no answer")
+				}
+				return host.UnitState{LoadState: "loaded"}, nil
+			}
+		}, "[WARNING Firewalld] | 6443/tcp | 10250/tcp | no answer", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := healthy(t)

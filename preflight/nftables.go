@@ -27,10 +27,10 @@ type nftChain struct {
 }
 
 // nftablesRules returns the rules if they may drop packets.
-func nftablesRules(ctx context.Context, h View) (r nftRules, found bool) {
+func nftablesRules(ctx context.Context, h View) (r nftRules, found bool, err error) {
 	unit, err := h.Unit(ctx, "nftables.service")
 	if err != nil || unit.ActiveState != "active" {
-		return r, false
+		return r, false, err
 	}
 	r.file = nftablesFiles[0]
 	for _, path := range nftablesFiles {
@@ -42,7 +42,7 @@ func nftablesRules(ctx context.Context, h View) (r nftRules, found bool) {
 	data, err := h.ReadFile(r.file)
 	if err != nil {
 		r.unseen = fmt.Sprintf("%s cannot be read (%v)", r.file, err)
-		return r, true
+		return r, true, nil
 	}
 	var text strings.Builder
 	for line := range strings.Lines(string(data)) {
@@ -54,7 +54,7 @@ func nftablesRules(ctx context.Context, h View) (r nftRules, found bool) {
 	if strings.Contains(rules, "include") {
 		r.unseen = r.file + " includes other files"
 	}
-	return r, r.unseen != "" || strings.Contains(rules, "drop") || strings.Contains(rules, "reject")
+	return r, r.unseen != "" || strings.Contains(rules, "drop") || strings.Contains(rules, "reject"), nil
 }
 
 // parseChains understands both of nftables' forms: blocks within a table, and commands that name the table.

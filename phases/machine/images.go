@@ -163,7 +163,7 @@ func awaitImported(ctx context.Context, env *step.Env, found hostRuntime, names 
 		if len(lost) == 0 {
 			return nil
 		}
-		message := "ctr has imported %s, and the runtime at %s does not list them to the kubelet"
+		message := "ctr has imported %s, but the runtime at %s does not list them to the kubelet"
 		return fault.New(fmt.Sprintf(message, strings.Join(lost, ", "), found.socket),
 			"compare the versions of client and server that `ctr version` prints: if they differ, put the ctr of this containerd first in PATH, "+
 				"and run the same command again")
