@@ -28,15 +28,18 @@ const slowTimeouts = `timeouts:
 `
 
 // upConfig is for an emulated machine. Without a lease to renew within 10 s, its only controller manager and scheduler don't restart
-// whenever the API server is late; and each of the API server's many connections to etcd would take long with RSA.
+// whenever the API server is late; each of the API server's many connections to etcd would take long with RSA; and a program in Go
+// that uses one processor wakes fewer threads.
 const upConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 ` + slowTimeouts + `---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 encryptionAlgorithm: ECDSA-P256
-controllerManager: {extraArgs: [{name: leader-elect, value: "false"}]}
-scheduler: {extraArgs: [{name: leader-elect, value: "false"}]}
+etcd: {local: {extraEnvs: [{name: GOMAXPROCS, value: "1"}]}}
+apiServer: {extraEnvs: [{name: GOMAXPROCS, value: "1"}]}
+controllerManager: {extraEnvs: [{name: GOMAXPROCS, value: "1"}], extraArgs: [{name: leader-elect, value: "false"}]}
+scheduler: {extraEnvs: [{name: GOMAXPROCS, value: "1"}], extraArgs: [{name: leader-elect, value: "false"}]}
 `
 
 var upArgs = []string{"slipway", "up", "--config", "/root/up.yaml", "--bundle", bundlePath, "--network", "flannel", "--schedulable"}

@@ -94,6 +94,9 @@ func (m *Machine) copyDisks(ctx context.Context, from, to string) error {
 	return nil
 }
 
+// Emulated reports whether QEMU emulates the machine's processors, about 15 times slower than this machine's.
+func (m *Machine) Emulated() bool { return m.accelerator != "kvm" }
+
 // Running reports whether the machine is on.
 func (m *Machine) Running() bool { return m.qemu != nil }
 
