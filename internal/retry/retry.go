@@ -86,7 +86,7 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 // need the processor to make progress, so it's several times the last try, but adds at most a tenth to the time waited so far. The
 // longer a wait has lasted, the less a moment more matters, so it's at least a two-hundredth of that time.
 func pause(took, waited time.Duration) time.Duration {
-	const times, most, least, slowest = 20, 10, 200, 3 * time.Second
+	const times, most, least, slowest = 20, 10, 200, 2 * time.Second
 	return min(max(min(times*took, waited/most), waited/least), slowest)
 }
 
