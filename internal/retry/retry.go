@@ -86,8 +86,8 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 // need the processor to make progress, so it's several times the last try, but adds at most a tenth to the time waited so far. The
 // longer a wait has lasted, the less a moment more matters, so it's at least a two-hundredth of that time.
 func pause(took, waited time.Duration) time.Duration {
-	const times, most, least, slowest = 20, 10, 200, 2 * time.Second
-	return min(max(min(times*took, waited/most), waited/least), slowest)
+	const times, most, least = 20, 10, 200
+	return min(max(min(times*took, waited/most), waited/least), time.Second)
 }
 
 // late reports whether ctx's deadline has passed. A server, or a library that checks the clock itself, may notice before ctx
