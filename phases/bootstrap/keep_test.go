@@ -6,7 +6,9 @@ package bootstrap
 import (
 	"context"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,6 +93,48 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 		t.Error("the cluster is said to have this configuration")
 	}
 	fact.In(t, got, kubeletSettingsIn, ": maxPods: 17", "edit stays")
+}
+
+// TestInitAwaitsABusyAPIServer: an API server that isn't ready, or answers too late, is asked again before edits are refused; one
+// that stays so is given the time of an API call. An unfinished init doesn't need the answer, and doesn't wait.
+func TestInitAwaitsABusyAPIServer(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Play(t, filePhases()...)
+	s.Play(t, node.UploadConfig())
+	s.Append(t, kubeletSettingsIn, "maxPods: 17\n")
+	notReady := &host.ProbeError{Status: 500}
+	for _, tt := range []struct {
+		name       string
+		answers    []error // the last one stays
+		unfinished bool
+		same       bool
+		waited     time.Duration
+	}{
+		{"it becomes ready", []error{notReady, context.DeadlineExceeded, notReady, nil}, false, true, 2 * time.Second},
+		{"it stays busy", []error{notReady}, false, false, s.Config.Timeouts.KubernetesAPICall},
+		{"nobody listens", []error{syscall.ECONNREFUSED}, false, false, 0},
+		{"an unfinished init", []error{notReady}, true, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s.Said.Reset()
+				s.Unfinished = tt.unfinished
+				s.FakeHost.On.Probe = func(context.Context, host.Probe) error {
+					answer := tt.answers[0]
+					tt.answers = tt.answers[min(1, len(tt.answers)-1):]
+					return answer
+				}
+				start := time.Now()
+				stored := storedCompares(t.Context(), s.Env)
+				if waited := time.Since(start); stored.same != tt.same || waited.Round(time.Second) != tt.waited {
+					t.Errorf("the same configuration: %t, after %s", stored.same, waited)
+				}
+				if said := strings.Contains(s.Said.String(), s.Config.Timeouts.KubernetesAPICall.String()); said != (tt.waited > 0) {
+					t.Errorf("said %q", s.Said.String())
+				}
+			})
+		})
+	}
 }
 
 // TestJoinKeepsEditedFiles: a joined node keeps its files, even after its certificate has expired. A node that has only begun to

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"net/http"
 	"path"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
@@ -109,7 +111,11 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 	if err != nil {
 		return stored{difference: fault.Of(err)}
 	}
-	have, known := storedConfiguration(ctx, env)
+	ask := storedConfiguration
+	if !env.Unfinished { // without an answer, edits are refused
+		ask = awaitedConfiguration
+	}
+	have, known := ask(ctx, env)
 	if !known || have == nil {
 		return stored{}
 	}
@@ -128,9 +134,41 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout(env.Config))
 	defer cancel()
-	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
+	if err := probeAPIServer(ctx, env); err != nil {
 		return nil, false
 	}
+	return readConfiguration(ctx, env)
+}
+
+// awaitedConfiguration is storedConfiguration, but gives an API server that's running and busy the time of an API call.
+func awaitedConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
+	limit := max(askTimeout(env.Config), env.Config.Timeouts.KubernetesAPICall)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := probeAPIServer(ctx, env)
+	if err != nil && busy(err) {
+		env.UI.Printf("The API server isn't ready (%v). Waiting up to %s for the cluster's configuration", err, limit)
+		err = whileBusy.Do(ctx, func(ctx context.Context) error { return probeAPIServer(ctx, env) })
+	}
+	if err != nil {
+		return nil, false
+	}
+	return readConfiguration(ctx, env)
+}
+
+var whileBusy = retry.Policy{First: time.Second, Retryable: busy}
+
+// busy reports whether an error of probeAPIServer comes from an API server that's running: it isn't ready, or was too slow.
+func busy(err error) bool {
+	var answer *host.ProbeError
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) && answer.Status >= http.StatusInternalServerError
+}
+
+func probeAPIServer(ctx context.Context, env *step.Env) error {
+	return env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"})
+}
+
+func readConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
 	kept := node.ConfigMap(manifests.KubeadmConfigMap)
 	found, err := env.Cluster.Get(ctx, kept)
 	if err == nil && !found {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func failedInit(t *testing.T, typo string) *phasetest.Stage {
 // noAPIServer answers for everything but an API server.
 func noAPIServer(_ context.Context, p host.Probe) error {
 	if strings.HasSuffix(p.URL, ":6443/readyz") {
-		return &host.ProbeError{Status: 500}
+		return syscall.ECONNREFUSED
 	}
 	return nil
 }
