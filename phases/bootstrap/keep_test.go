@@ -102,7 +102,7 @@ func TestInitAwaitsABusyAPIServer(t *testing.T) {
 	s.Play(t, filePhases()...)
 	s.Play(t, node.UploadConfig())
 	s.Append(t, kubeletSettingsIn, "maxPods: 17\n")
-	notReady := &host.ProbeError{Status: 500}
+	notReady, forbids, anonymous := &host.ProbeError{Status: 500}, &host.ProbeError{Status: 403}, &host.ProbeError{Status: 401}
 	for _, tt := range []struct {
 		name       string
 		answers    []error // the last one stays
@@ -110,7 +110,8 @@ func TestInitAwaitsABusyAPIServer(t *testing.T) {
 		same       bool
 		waited     time.Duration
 	}{
-		{"it becomes ready", []error{notReady, context.DeadlineExceeded, notReady, nil}, false, true, 2 * time.Second},
+		{"it becomes ready", []error{notReady, context.DeadlineExceeded, forbids, nil}, false, true, 2 * time.Second},
+		{"it takes no anonymous requests", []error{anonymous}, false, true, 0},
 		{"it stays busy", []error{notReady}, false, false, s.Config.Timeouts.KubernetesAPICall},
 		{"nobody listens", []error{syscall.ECONNREFUSED}, false, false, 0},
 		{"an unfinished init", []error{notReady}, true, false, 0},

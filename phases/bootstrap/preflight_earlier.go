@@ -146,9 +146,10 @@ func awaitedConfiguration(ctx context.Context, env *step.Env) (have []byte, know
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := probeAPIServer(ctx, env)
-	if err != nil && busy(err) {
+	if busy(err) {
 		env.UI.Printf("The API server isn't ready (%v). Waiting up to %s for the cluster's configuration", err, limit)
-		err = whileBusy.Do(ctx, func(ctx context.Context) error { return probeAPIServer(ctx, env) })
+		again := retry.Policy{First: time.Second, Retryable: busy}
+		err = again.Do(ctx, func(ctx context.Context) error { return probeAPIServer(ctx, env) })
 	}
 	if err != nil {
 		return nil, false
@@ -156,16 +157,29 @@ func awaitedConfiguration(ctx context.Context, env *step.Env) (have []byte, know
 	return readConfiguration(ctx, env)
 }
 
-var whileBusy = retry.Policy{First: time.Second, Retryable: busy}
-
-// busy reports whether an error of probeAPIServer comes from an API server that's running: it isn't ready, or was too slow.
+// busy reports whether an error of probeAPIServer comes from an API server that's running: it isn't ready, was too slow, or forbids
+// everything, as it does until it has read its roles.
 func busy(err error) bool {
-	var answer *host.ProbeError
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) && answer.Status >= http.StatusInternalServerError
+	status := probeStatus(err)
+	return errors.Is(err, context.DeadlineExceeded) || status >= http.StatusInternalServerError || status == http.StatusForbidden
 }
 
+// probeAPIServer is nil for an API server that takes no anonymous requests, too: it says nothing about itself without a certificate.
 func probeAPIServer(ctx context.Context, env *step.Env) error {
-	return env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"})
+	err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"})
+	if probeStatus(err) == http.StatusUnauthorized {
+		return nil
+	}
+	return err
+}
+
+// probeStatus returns the status of a probe's response; zero if there was none.
+func probeStatus(err error) int {
+	var answer *host.ProbeError
+	if errors.As(err, &answer) {
+		return answer.Status
+	}
+	return 0
 }
 
 func readConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
