@@ -44,7 +44,7 @@ type FileWriter interface {
 	// Remove deletes one file or empty directory. A missing path isn't an error.
 	Remove(path string) error
 	// RemoveEmpty deletes an empty directory. Anything else stays, without an error: full directories, mount points, symlinks,
-	// files.
+	// files, and directories on a read-only file system.
 	RemoveEmpty(path string) (removed bool, err error)
 	// RemoveTree deletes a directory with everything in it. Below it, it follows no symlink and crosses no mount point, even if
 	// other programs work there meanwhile: a mount stays, with its content. A directory that Stays is only emptied. A missing

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,8 +120,16 @@ func childDisk(dir string) error {
 	if err := expectFailure(dir, unix.ENOSPC, "free some"); err != nil {
 		return err
 	}
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
+		return err
+	}
 	if err := unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=64k"); err != nil {
 		return err
+	}
+	for _, name := range []string{"empty", "missing"} {
+		if removed, err := onlyFiles().RemoveEmpty(filepath.Join(dir, name)); err != nil || removed {
+			return fmt.Errorf("%s on a read-only file system: removed %v, error %w", name, removed, err)
+		}
 	}
 	return expectFailure(dir, unix.EROFS, "writable")
 }
@@ -132,7 +141,7 @@ func expectFailure(dir string, cause error, remedy string) error {
 		return fmt.Errorf("changed %v, error %w, want %q", changed, err, remedy)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
+	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != "f" && !e.IsDir() }) {
 		return fmt.Errorf("the directory holds %v, error %w", entries, err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {

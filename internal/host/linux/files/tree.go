@@ -234,6 +234,9 @@ func (r *Root) RemoveEmpty(path string) (bool, error) {
 		return false, nil //nolint:nilerr // it is a symlink then
 	}
 	path = filepath.Clean(r.path(path))
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // for rmdir(2), a missing name on a read-only file system is EROFS
+		return false, nil
+	}
 	switch err := unix.Rmdir(path); err {
 	case nil:
 		return true, host.Explain("remove", path, syncDir(filepath.Dir(path)))

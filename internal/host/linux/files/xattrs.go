@@ -89,6 +89,11 @@ func (b originalAttrs) giveBack(dir *os.File) error {
 		dir.Sync())
 }
 
+func onReadOnly(dir *os.File) bool {
+	var s unix.Statfs_t
+	return unix.Fstatfs(int(dir.Fd()), &s) == nil && s.Flags&unix.ST_RDONLY != 0
+}
+
 // SurvivesRemoval is also true for a file or device, which RemoveTree refuses.
 func (r *Root) SurvivesRemoval(path string) (bool, error) {
 	path = filepath.Clean(r.path(path))
@@ -107,7 +112,7 @@ func (r *Root) SurvivesRemoval(path string) (bool, error) {
 		return false, nil // the caller gets the same error when it opens it
 	}
 	defer dir.Close()
-	if _, found := remembered(dir); found || isReturned(dir) {
+	if _, found := remembered(dir); found || isReturned(dir) || onReadOnly(dir) {
 		return true, nil
 	}
 	mount, err := mountID(dir)
