@@ -60,8 +60,8 @@ func flannelAgentOf(d *appsv1.DaemonSet) *corev1.Container {
 	return &list[at]
 }
 
-// AsOlderFlannel gives made, a DaemonSet from Flannel, the probes of older releases as far as have, the existing one, has them. They set
-// no timeout, for which the API chooses a second, and had 120 tries to start.
+// AsOlderFlannel gives made, a DaemonSet from Flannel, what older releases wrote, as far as have, the existing one, has it. Their probes
+// set no timeout, for which the API chooses a second, and had 120 tries to start. Their Pods had no SELinux type.
 func AsOlderFlannel(made, have *appsv1.DaemonSet) {
 	ours, there := flannelAgentOf(made), flannelAgentOf(have)
 	theirs := []*corev1.Probe{there.StartupProbe, there.LivenessProbe, there.ReadinessProbe}
@@ -72,5 +72,8 @@ func AsOlderFlannel(made, have *appsv1.DaemonSet) {
 	}
 	if p := there.StartupProbe; p != nil && p.FailureThreshold == 120 {
 		ours.StartupProbe.FailureThreshold = p.FailureThreshold
+	}
+	if s := have.Spec.Template.Spec.SecurityContext; s == nil || s.SELinuxOptions == nil {
+		made.Spec.Template.Spec.SecurityContext = nil
 	}
 }

@@ -6,7 +6,9 @@ package addon
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -37,8 +39,27 @@ func TestUpgradeFlannel(t *testing.T) {
 	s.CheckDone(t, nil)
 }
 
-// TestUpgradeOldFlannel: the probes of earlier releases count as theirs, and not as an operator's edit. An operator's timeout stays.
+// TestUpgradeOldFlannel: the probes and the missing SELinux type of earlier releases count as theirs, and not as an operator's edit. An
+// operator's timeout and SELinux options stay.
 func TestUpgradeOldFlannel(t *testing.T) {
+	for name, row := range map[string]struct{ have, want *corev1.PodSecurityContext }{
+		"none":             {nil, selinuxType("spc_t")},
+		"the API's":        {&corev1.PodSecurityContext{}, selinuxType("spc_t")},
+		"others":           {&corev1.PodSecurityContext{FSGroup: new(int64(7))}, &corev1.PodSecurityContext{FSGroup: new(int64(7)), SELinuxOptions: selinuxType("spc_t").SELinuxOptions}},
+		"an operator's":    {selinuxType("own_t"), selinuxType("own_t")},
+		"today's, already": {selinuxType("spc_t"), selinuxType("spc_t")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewAddonStage(t, "")
+			d := s.WithFlannel(t)
+			d.Spec.Template.Spec.SecurityContext = row.have
+			s.Edited(t, d)
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[2])
+			if diff := cmp.Diff(row.want, s.Flannel(t).Spec.Template.Spec.SecurityContext); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
 	s := phasetest.NewAddonStage(t, "")
 	d := s.WithFlannel(t)
 	old := &d.Spec.Template.Spec.InitContainers[1]
@@ -53,6 +74,10 @@ func TestUpgradeOldFlannel(t *testing.T) {
 	if live, ready := got.LivenessProbe.TimeoutSeconds, got.ReadinessProbe.TimeoutSeconds; live != 15 || ready != 40 {
 		t.Errorf("alive within %d s, ready within %d s", live, ready)
 	}
+}
+
+func selinuxType(name string) *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: name}}
 }
 
 // TestUpgradeOwnImages: nothing says that an operator's image is upgraded, as it stays.
