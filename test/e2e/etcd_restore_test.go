@@ -29,6 +29,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
@@ -186,20 +187,24 @@ func verifySnapshot(t *testing.T, path string) etcd.SnapshotInfo {
 	return info
 }
 
-// newEtcdPKI makes the certificates of an etcd and its clients.
+// newEtcdPKI makes the certificates of an etcd and its clients. With a root file system of its own, Slipway doesn't lock this machine,
+// on which another run may be at work.
 func newEtcdPKI(t *testing.T) string {
 	t.Helper()
 	slipway, err := openLab(t, labPrefix+"etcd", "").Program(t.Context(), "slipway")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pki := t.TempDir()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "run"), 0o755); err != nil { // for the lock
+		t.Fatal(err)
+	}
 	for _, name := range []string{"etcd-ca", "etcd-server", "etcd-peer", "apiserver-etcd-client"} {
-		if out, err := exec.CommandContext(t.Context(), slipway, "init", "phase", "certs", name, "--cert-dir", pki).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), slipway, "init", "phase", "certs", name, "--rootfs", root).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 	}
-	return pki
+	return filepath.Join(root, config.DefaultCertificatesDir)
 }
 
 // etcdProcess is an etcd listening on loopback.
