@@ -40,7 +40,10 @@ func serviceRows() []row {
 			[]string{"[ERROR CRI] | no socket | unix:///run/containerd/containerd.sock | --cri-socket"}},
 		{"CRI", "no runtime", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket") }, []string{"[ERROR CRI] | `slipway host prepare --bundle FILE`"}},
 		{"CRI", "not ready", func(s scene) { s.Has.Runtime.Ready, s.Has.Runtime.Reason = false, "Starting: not yet" },
-			[]string{"[ERROR CRI] | containerd v2.2.0 | Starting: not yet"}},
+			[]string{"[ERROR CRI] | containerd v2.2.0 | Starting: not yet | `journalctl -u containerd.service`"}},
+		{"CRI", "CRI-O not ready", func(s scene) {
+			s.Has.Runtime.Ready, s.node.CRISocket = false, "unix:///var/run/crio/crio.sock"
+		}, []string{"[ERROR CRI] | `journalctl -u crio.service`"}},
 		{"ContainerRuntimeVersion", "no answer", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock") },
 			[]string{"[ERROR ContainerRuntimeVersion] | unix:///run/containerd/containerd.sock | --cri-socket"}},
 		{"ContainerRuntimeVersion", "old containerd", func(s scene) { s.Has.Runtime.Version = "1.7.24" },
@@ -63,7 +66,8 @@ func systemRows() []row {
 	return []row{
 		{"SystemVerification", "kernel 5.15", kernel("5.15.0-107-generic"), nil},
 		{"SystemVerification", "kernel 4.18", kernel("4.18.0-553.el8.x86_64"), unsupported("4.18.0-553.el8.x86_64")},
-		{"SystemVerification", "kernel 5.14", kernel("5.14.0"), unsupported("5.14.0")},
+		{"SystemVerification", "kernel 5.3", kernel("5.3.18-150300.59-default"), unsupported("5.3.18-150300.59-default")},
+		{"SystemVerification", "kernel 5.14", kernel("5.14.0-570.el9.x86_64"), []string{"[NOTE SystemVerification] | 5.14.0-570.el9.x86_64 | kernel.org | Red Hat | SUSE"}},
 		{"SystemVerification", "kernel of a strange name", kernel("custom"),
 			[]string{"[WARNING SystemVerification] | \"custom\" | kernel 5.4 | 5.10 | 5.15 | 6.0"}},
 		{"SystemVerification", "kernel not to be told", func(s scene) { s.Fail["KernelRelease"] = errors.New("no uname") },

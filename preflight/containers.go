@@ -29,7 +29,8 @@ func runtimeReady(ctx context.Context, h View, socket string) []fault.Finding {
 		return fail("the container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
 	}
 	if !info.Ready {
-		return fail("the container runtime %s %s is not ready: %s", info.Name, info.Version, info.Reason).remedy("see its journal, such as `journalctl -u containerd`")
+		return fail("the container runtime %s %s is not ready: %s", info.Name, info.Version, info.Reason).
+			remedy("see its journal, such as `journalctl -u %s`", host.RuntimeService(socket))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ package diagnose
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ func runtimeDown(o *observation) []symptom {
 		f.Message = "the container runtime does not answer"
 		f.Evidence = append(f.Evidence, err.Error())
 	}
-	service := runtimeService(o.t.Socket)
+	service := host.RuntimeService(o.t.Socket)
 	f.Remedy = fmt.Sprintf("see `systemctl status %[1]s` and `journalctl -u %[1]s`, and start it with `systemctl start %[1]s`", service)
 	unit, err := o.h.Unit(o.ctx, service)
 	if err != nil {
@@ -61,18 +60,6 @@ func runtimeDown(o *observation) []symptom {
 		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)
 	}
 	return []symptom{f}
-}
-
-// runtimeService returns the unit that usually serves a socket.
-func runtimeService(socket string) string {
-	switch path := strings.TrimPrefix(socket, "unix://"); {
-	case strings.Contains(path, "crio"):
-		return "crio.service"
-	case strings.Contains(path, "cri-dockerd"):
-		return "cri-docker.service"
-	default:
-		return strings.TrimSuffix(filepath.Base(path), ".sock") + ".service"
-	}
 }
 
 var (

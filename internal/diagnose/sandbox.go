@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
@@ -46,6 +47,6 @@ func podSandbox(o *observation) []symptom {
 	}
 	f.Evidence, f.minDuration = last(lines, 1), 2*time.Second
 	f.Message = "the container runtime cannot create the sandboxes that Pods' containers run in"
-	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + runtimeService(o.t.Socket) + "`)"
+	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + host.RuntimeService(o.t.Socket) + "`)"
 	return []symptom{f}
 }

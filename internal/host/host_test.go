@@ -8,6 +8,19 @@ import (
 	"testing"
 )
 
+func TestRuntimeService(t *testing.T) {
+	for socket, want := range map[string]string{
+		"unix:///run/containerd/containerd.sock": "containerd.service",
+		"/var/run/crio/crio.sock":                "crio.service",
+		"unix:///var/run/cri-dockerd.sock":       "cri-docker.service",
+		"unix:///run/other.sock":                 "other.service",
+	} {
+		if got := RuntimeService(socket); got != want {
+			t.Errorf("%s: %s, want %s", socket, got, want)
+		}
+	}
+}
+
 // TestPartsAreSmall limits the parts of Host to a size you can read at once.
 func TestPartsAreSmall(t *testing.T) {
 	const most = 15

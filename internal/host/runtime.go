@@ -5,6 +5,8 @@ package host
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -78,6 +80,18 @@ type RuntimeInfo struct {
 	SandboxImage              string // the pause image; empty if the runtime doesn't say
 	// CNIPluginDirs are where it looks for network plugins; empty if it doesn't say.
 	CNIPluginDirs []string
+}
+
+// RuntimeService returns the unit that usually serves a runtime's socket.
+func RuntimeService(socket string) string {
+	switch path := strings.TrimPrefix(socket, "unix://"); {
+	case strings.Contains(path, "crio"):
+		return "crio.service"
+	case strings.Contains(path, "cri-dockerd"):
+		return "cri-docker.service"
+	default:
+		return strings.TrimSuffix(filepath.Base(path), ".sock") + ".service"
+	}
 }
 
 // RuntimeError is a request the container runtime didn't fulfil.

@@ -106,6 +106,14 @@ func (s *scene) node(name, runtime string, controlPlane bool) {
 		"status": object{"nodeInfo": object{"kubeletVersion": s.from, "containerRuntimeVersion": runtime, "osImage": "Debian GNU/Linux 13"}}})
 }
 
+// sharedClaim adds Pods that share a claim, each with an SELinux label of its own.
+func (s *scene) sharedClaim() {
+	for _, level := range []string{"s0:c1", "s0:c2"} {
+		s.put("/api/v1/namespaces/default/pods/pod-"+level[4:], "v1", "Pod", object{"spec": object{"securityContext": object{"seLinuxOptions": object{"level": level}},
+			"volumes": []any{object{"name": "v", "persistentVolumeClaim": object{"claimName": "data"}}}}})
+	}
+}
+
 func (s *scene) component(name string, args ...string) { s.componentOn("cp-1", name, args...) }
 
 // componentOn adds a static Pod running on a control plane. On this host, the upgrade writes it with the same flags.
@@ -368,10 +376,12 @@ func TestBreakagesAreFound(t *testing.T) {
 		}, "flex-volume-mount 1.36 extraArgs of kube-controller-manager in ConfigMap kube-system/kubeadm-config: --flex-volume-plugin-dir; /opt/flex"},
 		"SELinux": {to37, func(s *scene) {
 			fixture.Put(s.t, s.root, "/sys/fs/selinux/enforce", "1")
-			for _, level := range []string{"s0:c1", "s0:c2"} {
-				s.put(pods+"pod-"+level[4:], "v1", "Pod", object{"spec": object{"securityContext": object{"seLinuxOptions": object{"level": level}},
-					"volumes": []any{object{"name": "v", "persistentVolumeClaim": object{"claimName": "data"}}}}})
-			}
+			s.sharedClaim()
+		}, "selinux-mount 1.37 PersistentVolumeClaim default/data: seLinuxChangePolicy"},
+		"SELinux on another node": {to37, func(s *scene) {
+			s.put("/api/v1/nodes/w-1", "v1", "Node", object{"status": object{"nodeInfo": object{
+				"kubeletVersion": s.from, "containerRuntimeVersion": "cri-o://1.36.0", "osImage": "openSUSE Tumbleweed"}}})
+			s.sharedClaim()
 		}, "selinux-mount 1.37 PersistentVolumeClaim default/data: seLinuxChangePolicy"},
 		"a static Pod here that needs the API": {to37, func(s *scene) {
 			fixture.Put(s.t, s.root, "/etc/kubernetes/manifests/dns.yaml", "apiVersion: v1\nkind: Pod\nspec: {volumes: [{name: v, configMap: {name: c}}]}\n")

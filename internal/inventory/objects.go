@@ -36,8 +36,8 @@ func (c *collector) pods(ctx context.Context) {
 	}
 }
 
-// selinuxSystems lists parts of the names of systems that enforce SELinux by default.
-var selinuxSystems = []string{"Red Hat", "CentOS", "Fedora", "Rocky", "AlmaLinux", "Oracle Linux", "Amazon Linux"}
+// selinuxSystems lists parts of the names of systems that enforce SELinux by default, at least in some versions.
+var selinuxSystems = []string{"Red Hat", "CentOS", "Fedora", "Rocky", "AlmaLinux", "Oracle Linux", "Amazon Linux", "SUSE"}
 
 // enforcesSELinux reports whether a node enforces SELinux, as far as possible: on other nodes it goes by the system's name.
 func (c *collector) enforcesSELinux() bool {

@@ -256,7 +256,7 @@ func TestRuntimeAnswersWrong(t *testing.T) {
 		},
 		"failure":    {status.Error(codes.Unknown, `failed to resolve reference "x": not found`), []string{`reference "x": not found`}},
 		"no gRPC":    {errors.New("boom"), []string{"boom"}},
-		"in no time": {context.DeadlineExceeded, []string{"`systemctl status containerd`"}},
+		"in no time": {context.DeadlineExceeded, []string{"`systemctl status s.service`"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -313,14 +313,14 @@ func TestRuntimeUnreachable(t *testing.T) {
 		}
 	}()
 
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(t.TempDir(), "crio.sock")
 	fixture.PutMode(t, file, "", 0o600)
 
 	for socket, want := range map[string][]string{
 		"/none/s":             {"/none/s", "not exist", "`slipway host prepare --bundle FILE`", "criSocket", "--cri-socket"},
-		refusedPath:           {refusedPath, "nothing listens", "`systemctl start containerd`"},
+		refusedPath:           {refusedPath, "nothing listens", "`systemctl start s.service`"},
 		httpPath:              {httpPath, "CRI", "criSocket", "--cri-socket"},
-		file:                  {file, "nothing listens", "`systemctl start containerd`"},
+		file:                  {file, "nothing listens", "`systemctl start crio.service`"},
 		"tcp://10.0.0.1:1234": {"unix:///run/containerd/containerd.sock"},
 		"":                    {"unix:///run/containerd/containerd.sock"},
 	} {

@@ -39,7 +39,7 @@ func criReason(socket string, took time.Duration, err error) (reason, fix string
 		return socketTrouble(socketPath(socket), answer.Message())
 	case codes.DeadlineExceeded:
 		return fmt.Sprintf("it did not answer within %s", took.Round(time.Millisecond)),
-			"check that it is healthy, for example with `systemctl status containerd`, and what keeps this host so busy (`top`)"
+			"check that it is healthy, for example with `systemctl status " + host.RuntimeService(socket) + "`, and what keeps this host so busy (`top`)"
 	case codes.Canceled:
 		return "interrupted", ""
 	default:
@@ -58,7 +58,7 @@ func socketTrouble(path, message string) (reason, fix string) {
 		return "the socket does not exist", "install and start a runtime (`slipway host prepare --bundle FILE` installs the bundle's containerd), " +
 			"or name the right socket (criSocket, --cri-socket)"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the socket exists but nothing listens on it", "start the runtime, for example with `systemctl start containerd`"
+		return "the socket exists but nothing listens on it", "start the runtime, for example with `systemctl start " + host.RuntimeService(path) + "`"
 	case errors.Is(err, fs.ErrPermission):
 		return "this user may not use the socket", "run the command as root"
 	default:

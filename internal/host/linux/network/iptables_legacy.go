@@ -115,7 +115,8 @@ func runIPTables(ctx context.Context, script, name string, args ...string) (stri
 	defer cancel()
 	out, err := program.Run(ctx, script, name, args...)
 	if errors.Is(err, exec.ErrNotFound) {
-		err = errors.Errorf("%s is not installed, but the kernel has tables that only it can change: install iptables, then run the same command again", name)
+		err = errors.Errorf("%s is not installed, but the kernel has tables that only it can change: install the package iptables-legacy "+
+			"(on Debian and Ubuntu, iptables), then run the same command again; or restart this host, which removes their rules", name)
 	}
 	return out, err
 }

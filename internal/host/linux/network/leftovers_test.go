@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/apart"
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 func TestLegacyRemoval(t *testing.T) {
@@ -51,6 +52,13 @@ func TestLegacyRemoval(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWithoutLegacyPrograms: not every system has them in its package iptables.
+func TestWithoutLegacyPrograms(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := legacyScript(t.Context(), "ip6tables-legacy", "filter")
+	fact.Error(t, err, "ip6tables-legacy-save", "iptables-legacy", "Debian", "Ubuntu", "iptables")
 }
 
 // rules builds nftables tables for a test.
