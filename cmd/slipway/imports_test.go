@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/redact":             {"internal/lazyregexp"},
 	"internal/thisnode": {
 		"certs", "kubeletconfig", "manifests", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
-		"internal/kubeconfig", "internal/ui",
+		"internal/kubeconfig", "internal/lazyregexp", "internal/ui",
 	},
 	"internal/ownership": {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},
 	"internal/accounts":  {"internal/config", "internal/host", "internal/ui", "manifests"},

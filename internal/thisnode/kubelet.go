@@ -167,6 +167,8 @@ func atRoot(value string) string {
 type KubeletFlag struct {
 	config.Arg
 	From string
+
+	variable string // whose value has it, if any
 }
 
 const kubeadmFlags = "kubeadm-flags.env"
@@ -178,7 +180,7 @@ func EffectiveFlags(h host.Reader, m *config.Machine) []KubeletFlag {
 }
 
 // KubeadmFlags returns the flags in the content of kubeadm-flags.env, in order. It misreads values containing a space or a quote.
-func KubeadmFlags(env []byte) []KubeletFlag { return flagsFrom(flagsIn(env), kubeadmFlags) }
+func KubeadmFlags(env []byte) []KubeletFlag { return assign(nil, unitLines(env), kubeadmFlags) }
 
 // ConfiguredFlags returns the configuration's flags, then the administrators', which the packages' unit puts last.
 func ConfiguredFlags(h host.Reader, m *config.Machine) []KubeletFlag {
@@ -189,7 +191,7 @@ func flagsFrom(args []config.Arg, from string) []KubeletFlag {
 	var flags []KubeletFlag
 	for _, a := range args {
 		a.Name = strings.ReplaceAll(a.Name, "_", "-") // the kubelet takes both
-		flags = append(flags, KubeletFlag{a, from})
+		flags = append(flags, KubeletFlag{Arg: a, From: from})
 	}
 	return flags
 }

@@ -4,6 +4,7 @@
 package thisnode
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,6 +122,91 @@ func TestUnitFiles(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("--v=%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestReplacedFlags: a variable's last assignment counts, even an empty one, and the files' more than the unit's.
+func TestReplacedFlags(t *testing.T) {
+	const defaults, sysconfig, dropIn = "/etc/default/kubelet", "/etc/sysconfig/kubelet", "/etc/systemd/system/kubelet.service.d/20.conf"
+	const deb = "[Service]\nEnvironmentFile=-" + defaults + "\n"
+	const flag, empty = "KUBELET_EXTRA_ARGS=--cert-dir=/srv/1\n", "KUBELET_EXTRA_ARGS=\n"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"one file":                         {map[string]string{defaults: flag}, []string{"cert-dir=/srv/1 " + defaults}},
+		"an empty one of the rpm":          {map[string]string{defaults: flag, sysconfig: empty}, nil},
+		"a comment in it":                  {map[string]string{defaults: flag, sysconfig: "#" + empty}, []string{"cert-dir=/srv/1 " + defaults}},
+		"another variable":                 {map[string]string{defaults: flag, sysconfig: "MORE=\"--v=2\"\n"}, []string{"cert-dir=/srv/1 " + defaults, "v=2 " + sysconfig}},
+		"other flags":                      {map[string]string{defaults: flag, sysconfig: "KUBELET_EXTRA_ARGS='--v=2'\n"}, []string{"v=2 " + sysconfig}},
+		"the rpm's alone":                  {map[string]string{defaults: empty, sysconfig: flag}, []string{"cert-dir=/srv/1 " + sysconfig}},
+		"twice":                            {map[string]string{defaults: flag + " KUBELET_EXTRA_ARGS = --v=2\n"}, []string{"v=2 " + defaults}},
+		"twice, the last empty":            {map[string]string{defaults: flag + "KUBELET_EXTRA_ARGS=\"\"\n"}, nil},
+		"across lines":                     {map[string]string{defaults: empty + "KUBELET_EXTRA_ARGS=\"--v=2 \\\n  --node-labels=a=b\n--max-pods=9\"\n"}, []string{"v=2 " + defaults, "node-labels=a=b " + defaults, "max-pods=9 " + defaults}},
+		"a drop-in's":                      {map[string]string{dropIn: "[Service]\nEnvironment=" + flag, sysconfig: empty}, nil},
+		"a drop-in's, twice":               {map[string]string{dropIn: "[Service]\nEnvironment=" + flag + "Environment=" + empty}, nil},
+		"a drop-in's two":                  {map[string]string{dropIn: "[Service]\nEnvironment=\"A=--v=2 --node-labels a=b\" 'B=--max-pods 9' A=\n"}, []string{"max-pods=9 " + dropIn}},
+		"a command's":                      {map[string]string{dropIn: "[Service]\nExecStart=/usr/bin/kubelet --v=2\n", defaults: "A=--v=3\n", sysconfig: "A=\n"}, []string{"v=2 " + dropIn}},
+		"a file that the unit leaves out":  {map[string]string{dropIn: deb, defaults: flag, sysconfig: empty}, []string{"cert-dir=/srv/1 " + defaults}},
+		"files in the order of the unit's": {map[string]string{dropIn: "[Service]\nEnvironmentFile=" + sysconfig + "\n" + deb, defaults: flag, sysconfig: empty}, []string{"cert-dir=/srv/1 " + defaults}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			for path, text := range tt.files {
+				fixture.Put(t, s.root, path, text)
+			}
+			var got []string
+			for _, f := range AdministratorsFlags(s.host) {
+				got = append(got, f.Name+"="+f.Value+" "+f.From)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("flags %q, want %q", got, tt.want)
+			}
+			dir := filepath.Dir(KubeletClientPEM(s.host, &s.node.Machine))
+			if moved := dir == "/srv/1"; moved != strings.Contains(strings.Join(tt.want, " "), "cert-dir") {
+				t.Errorf("flags %q, and certificates in %s", tt.want, dir)
+			}
+		})
+	}
+	if got := KubeadmFlags([]byte("KUBELET_KUBEADM_ARGS=--v=2\nKUBELET_KUBEADM_ARGS=\"--v=3\"\n")); len(got) != 1 || got[0].Value != "3" {
+		t.Errorf("flags of kubeadm-flags.env: %v", got)
+	}
+}
+
+// TestKubeletProgram: the last command counts, in the order of systemd.
+func TestKubeletProgram(t *testing.T) {
+	const unit, first, last = "/usr/lib/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/20.conf", "/usr/lib/systemd/system/kubelet.service.d/kubeadm.conf"
+	packaged := "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $A\n"
+	own := strings.ReplaceAll(packaged, "/usr/bin", "-/usr/local/bin")
+	for name, tt := range map[string]struct {
+		files      map[string]string
+		unreadable string
+		path, file string
+	}{
+		"no unit":            {},
+		"a unit":             {map[string]string{unit: packaged}, "", "/usr/bin/kubelet", unit},
+		"a drop-in":          {map[string]string{unit: packaged, first: own}, "", "/usr/local/bin/kubelet", first},
+		"a later drop-in":    {map[string]string{unit: packaged, first: own, last: packaged}, "", "/usr/bin/kubelet", last},
+		"other settings":     {map[string]string{unit: packaged, first: own, last: "[Service]\nNice=1\n"}, "", "/usr/local/bin/kubelet", first},
+		"a wrapper":          {map[string]string{unit: packaged, last: "[Service]\nExecStart=\nExecStart=/usr/bin/numactl -N 0 -- '/opt/kubelet' --v=2\n"}, "", "/opt/kubelet", last},
+		"a script":           {map[string]string{unit: packaged, last: "[Service]\nExecStart=\nExecStart=/opt/start\n"}, "", "", last},
+		"an unreadable file": {map[string]string{unit: packaged, first: own}, first, "", ""},
+		"an unreadable unit": {map[string]string{unit: packaged, first: own}, unit, "/usr/local/bin/kubelet", first},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			for path, text := range tt.files {
+				fixture.Put(t, s.root, path, text)
+			}
+			if path := s.root + tt.unreadable; tt.unreadable != "" { // not even root can read a directory
+				if err := errors.Join(os.Remove(path), os.Symlink(s.root, path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if path, file := KubeletProgram(s.host); path != tt.path || file != tt.file {
+				t.Errorf("%q in %q, want %q in %q", path, file, tt.path, tt.file)
 			}
 		})
 	}

@@ -12,36 +12,85 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // administratorsEnv are the environment files of the packages' units, which belong to the host's administrators.
 func administratorsEnv() []string { return []string{"/etc/default/kubelet", "/etc/sysconfig/kubelet"} }
 
 // AdministratorsFlags returns the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, in the
-// order in which systemd reads them: the kubelet's unit, its drop-ins, then two environment files.
+// order in which systemd reads them: the kubelet's unit, its drop-ins, then the environment files. Of several assignments of a
+// variable, even empty ones, only the last counts: systemd.exec(5).
 func AdministratorsFlags(h host.Reader) []KubeletFlag {
 	var flags []KubeletFlag
+	var files []string
 	for _, s := range unitSettings(h) {
 		switch s.name {
 		case "ExecStart":
-			flags = append(flags, flagsFrom(flagsIn([]byte(afterKubelet(s.value))), s.file)...)
+			list := words(s.value)
+			command := strings.Join(list[kubeletIn(list)+1:], " ")
+			flags = append(flags, flagsFrom(flagsIn([]byte(command)), s.file)...)
 		case "Environment":
-			flags = append(flags, flagsFrom(flagsIn([]byte(s.value)), s.file)...)
+			flags = assign(flags, assignments().FindAllString(s.value, -1), s.file)
+		case "EnvironmentFile":
+			if path := strings.TrimPrefix(s.value, "-"); slices.Contains(administratorsEnv(), path) {
+				files = append(files, path)
+			}
 		}
 	}
-	for _, path := range administratorsEnv() {
+	if len(files) == 0 { // the unit isn't installed yet
+		files = administratorsEnv()
+	}
+	for _, path := range files {
 		if text, err := h.ReadFile(path); err == nil {
-			flags = append(flags, flagsFrom(flagsIn(text), path)...)
+			flags = assign(flags, unitLines(text), path)
 		}
 	}
 	return flags
 }
 
-// afterKubelet returns a command line without the flags of a wrapper before the kubelet's path, such as numactl's.
-func afterKubelet(command string) string {
-	list := words(command)
-	at := slices.IndexFunc(list, func(w string) bool { return filepath.Base(w) == "kubelet" && !strings.HasPrefix(w, "--") })
-	return strings.Join(list[at+1:], " ")
+// assignments finds the parts of a value of Environment=, each with its quotes.
+var assignments = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
+
+// assign adds the flags in a file's assignments. Each assignment replaces the variable's former flags; a part without a name continues
+// the value before it.
+func assign(flags []KubeletFlag, parts []string, file string) []KubeletFlag {
+	variable := ""
+	for _, part := range parts {
+		name, _, given := strings.Cut(strings.TrimLeft(part, `"'`), "=")
+		if name = strings.TrimSpace(name); given && name != "" && strings.IndexFunc(name, endsName) < 0 {
+			variable = name
+			flags = slices.DeleteFunc(flags, func(f KubeletFlag) bool { return f.variable == name })
+		}
+		for _, f := range flagsFrom(flagsIn([]byte(part)), file) {
+			f.variable = variable
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
+
+// KubeletProgram returns the path of the kubelet that the unit starts, perhaps by a wrapper such as numactl, and the file whose
+// ExecStart counts. The path is empty if ExecStart doesn't have it. Both are empty if there's no unit, or the file can't be read.
+func KubeletProgram(h host.Reader) (path, file string) {
+	for _, s := range unitSettings(h) {
+		if s.name != "ExecStart" {
+			continue
+		}
+		path, file = "", ""
+		if list := words(s.value); len(list) > 0 {
+			file = s.file
+			if at := kubeletIn(list); at >= 0 {
+				path = strings.TrimLeft(list[at], "@-:+!|") // systemd.service(5)
+			}
+		}
+	}
+	return path, file
+}
+
+// kubeletIn returns the index of the kubelet in a command, behind a wrapper's words; -1 if it isn't there.
+func kubeletIn(command []string) int {
+	return slices.IndexFunc(command, func(w string) bool { return filepath.Base(w) == "kubelet" && !strings.HasPrefix(w, "--") })
 }
 
 // UnseenFlags says why the kubelet may have flags that EffectiveFlags doesn't know: its unit names another environment file, or a
@@ -84,12 +133,16 @@ func UnseenFlags(h host.Reader, m *config.Machine) string {
 // unitSetting is a line NAME=VALUE of a unit's file.
 type unitSetting struct{ name, value, file string }
 
-// unitSettings returns the lines of the kubelet's unit that count, in order. An empty value drops the name's lines before it.
+// unitSettings returns the lines of the kubelet's unit that count, in order. An empty value drops the name's lines before it. A file
+// that can't be read, by a user who isn't root or in a plan, may have a command: it gets an empty one.
 func unitSettings(h host.Reader) []unitSetting {
 	var list []unitSetting
 	files, _ := UnitFiles(h) // UnseenFlags looks at the error
 	for _, path := range files {
-		text, _ := h.ReadFile(path) // a user who isn't root sees less
+		text, err := h.ReadFile(path)
+		if host.IgnoreMissing(err) != nil {
+			list = append(list, unitSetting{"ExecStart", "", path})
+		}
 		for _, line := range unitLines(text) {
 			name, value, _ := strings.Cut(line, "=")
 			s := unitSetting{strings.TrimSpace(name), strings.TrimSpace(value), path}
@@ -160,9 +213,7 @@ func variables(command string) []string {
 	_, rest, _ := strings.Cut(strings.ReplaceAll(command, "$$", ""), "$")
 	for part := range strings.SplitSeq(rest, "$") {
 		part = strings.TrimPrefix(part, "{")
-		end := strings.IndexFunc(part, func(r rune) bool {
-			return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-		})
+		end := strings.IndexFunc(part, endsName)
 		if end < 0 {
 			end = len(part)
 		}
@@ -171,6 +222,11 @@ func variables(command string) []string {
 		}
 	}
 	return names
+}
+
+// endsName reports whether a character can't be in a variable's name.
+func endsName(r rune) bool {
+	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
 func words(line string) []string {
