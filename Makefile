@@ -8,8 +8,8 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
 # Without gRPC's tracing, which nothing here serves, each start needs 0.5 MiB less.
 TAGS    := grpcnotrace
-# Functions begin at multiples of 16 bytes instead of 32: 0.4 MB less.
-LDFLAGS := -s -w -funcalign=16 -X main.slipwayVersion=$(VERSION) -X main.gitCommit=$(COMMIT) -X main.buildDate=$(DATE)
+# Functions begin at multiples of 8 bytes instead of 32: 0.6 MB less.
+LDFLAGS := -s -w -funcalign=8 -X main.slipwayVersion=$(VERSION) -X main.gitCommit=$(COMMIT) -X main.buildDate=$(DATE)
 LAB     := go run ./test/lab
 RELEASE := -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
 TOOL    := go tool -modfile=test/tools/go.mod

@@ -5,9 +5,8 @@ package kubeletconfig
 
 import "fmt"
 
-// Paths of the kubelet's unit and drop-in on a host that Slipway prepares.
+// The kubelet's unit and drop-in on a host that Slipway prepares.
 const (
-	UnitPath = "/usr/local/lib/systemd/system/kubelet.service"
 	// DropInPath takes precedence over a package's 10-kubeadm.conf.
 	DropInPath = "/etc/systemd/system/kubelet.service.d/20-slipway.conf"
 	// UnitMode is the mode of both: items 4.1.1 and 4.1.2 of the CIS benchmark.

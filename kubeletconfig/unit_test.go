@@ -52,7 +52,7 @@ func TestDropInReadsWhatIsWritten(t *testing.T) {
 	if !strings.Contains(text, "\nExecStart=\nExecStart=/usr/bin/kubelet ") {
 		t.Errorf("the unit's command is not replaced:\n%s", text)
 	}
-	if base := filepath.Base(DropInPath); base <= "10-kubeadm.conf" || filepath.Base(filepath.Dir(DropInPath)) != filepath.Base(UnitPath)+".d" {
-		t.Errorf("%s is not after a package's drop-in of %s", DropInPath, UnitPath)
+	if base := filepath.Base(DropInPath); base <= "10-kubeadm.conf" || filepath.Base(filepath.Dir(DropInPath)) != "kubelet.service.d" {
+		t.Errorf("%s is not after a package's drop-in", DropInPath)
 	}
 }

@@ -29,6 +29,7 @@ func kernelRows() []row {
 		s.put("/lib/modules/6.12.1-amd64/modules.builtin", "kernel/net/netfilter/nf_conntrack.ko\n")
 		s.put("/lib/modules/6.12.1-amd64/modules.dep", "kernel/fs/overlayfs/overlay.ko.xz:\nkernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge/bridge.ko.xz\n")
 	}
+	const release, newer = "6.12.1-amd64", "6.13.0-amd64"
 	return []row{
 		{"CgroupDriver", "systemd is not there", func(s scene) { s.remove("/run/systemd/system") },
 			[]string{"[ERROR CgroupDriver] | containerd | systemd | SystemdCgroup = false | cgroup_manager = \"cgroupfs\" | CRI-O"}},
@@ -50,7 +51,24 @@ func kernelRows() []row {
 		},
 			[]string{"[WARNING KernelModules] | nf_tables | kube-proxy | nftables | linux-modules-extra"}},
 		{"KernelModules", "not to be told", func(s scene) { s.remove("/sys/module/overlay"); s.remove("/proc/config.gz") },
-			[]string{"[NOTE KernelModules] | overlay"}},
+			[]string{"[NOTE KernelModules] | overlay, nft_compat, xt_comment"}},
+		{"KernelModules", "an image of RHEL 10", func(s scene) { s.modular(release, "nf_tables") }, []string{
+			"[WARNING KernelModules] | br_netfilter | linux-modules-extra-$(uname -r) | kernel-modules-extra-$(uname -r)",
+			"[WARNING KernelModules] | nft_compat | ip_tables | kernel-modules-extra-$(uname -r)",
+			"[WARNING KernelModules] | xt_comment | kernel-modules-extra-$(uname -r)",
+		}},
+		{"KernelModules", "legacy tables", func(s scene) {
+			s.modular(release, "ip_tables", "xt_comment")
+			s.mkdir("/sys/module/br_netfilter")
+		}, nil},
+		{"KernelModules", "an upgraded kernel before its restart", func(s scene) {
+			s.modular(newer, "br_netfilter", "nft_compat", "xt_comment")
+			s.mkdir("/sys/module/br_netfilter", "/sys/module/nft_compat")
+		}, []string{"[WARNING KernelModules] | xt_comment | /lib/modules | `uname -r`"}},
+		{"KernelModules", "a container with another kernel's modules", func(s scene) {
+			s.modular(newer, "br_netfilter", "nft_compat", "xt_comment")
+			s.put("/run/systemd/container", "lxc")
+		}, []string{"[NOTE KernelModules] | br_netfilter, nft_compat, xt_comment"}},
 		{"KernelModules", "built in, by what it shows", func(s scene) {
 			gone("overlay", "br_netfilter", "nf_conntrack")(s)
 			s.put("/proc/filesystems", "nodev\tsysfs\nnodev\toverlay\n\text4\n")

@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"slices"
 	"strings"
@@ -185,7 +186,18 @@ func swapWarning(from string) []string {
 	return []string{"[WARNING Swap] | /dev/sda2 | " + from + " | memorySwap | KubeletConfiguration | cgroup v2 | https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/"}
 }
 
+const bundledDropIn = "/etc/systemd/system/kubelet.service.d/20-slipway.conf"
+
+// twoKubelets has a newer kubelet in /usr/bin, where a shell finds it, and a drop-in with a command.
+func (s scene) twoKubelets(command string) {
+	s.put("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\nExecStart=\nExecStart="+command+" $KUBELET_EXTRA_ARGS\n")
+	s.On.ProgramVersion = func(_ context.Context, path string) (string, error) {
+		return map[string]string{"/usr/bin/kubelet": "Kubernetes v1.38.0", "/usr/local/bin/kubelet": "Kubernetes v1.37.2"}[path], nil
+	}
+}
+
 func versionRows() []row {
+	newer := []string{"[ERROR KubeletVersion] | kubelet (v1.38.0) | newer | control plane (v1.37.2) | kubelet 1.37 | --kubernetes-version"}
 	return []row{
 		{"KubernetesVersion", "older", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.35.9" }, nil},
 		{"KubernetesVersion", "newer patch", func(s scene) { s.node.Cluster.KubernetesVersion = "v1.37.99" }, nil},
@@ -205,6 +217,29 @@ func versionRows() []row {
 			[]string{"[ERROR KubeletVersion] | 2m0s | `top`"}},
 		{"KubeletVersion", "broken", func(s scene) { s.Fail["ProgramVersion"] = errors.New("killed") },
 			[]string{"[ERROR KubeletVersion] | killed | kubelet v1.37.2"}},
+		{"KubeletVersion", "started by the unit, not first in PATH", func(s scene) {
+			s.twoKubelets("/usr/local/bin/kubelet")
+			s.put("/usr/local/bin/kubelet", "")
+		}, nil},
+		{"KubeletVersion", "not there, first in PATH", func(s scene) { s.twoKubelets("/usr/local/bin/kubelet") }, newer},
+		{"KubeletVersion", "started by a wrapper", func(s scene) {
+			s.twoKubelets("/usr/bin/numactl -N 0 /usr/local/bin/kubelet")
+			s.put("/usr/local/bin/kubelet", "")
+			s.put("/usr/bin/numactl", "")
+		}, nil},
+		{"KubeletVersion", "started by a script", func(s scene) {
+			s.twoKubelets("/opt/start")
+			s.put("/opt/start", "")
+			s.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", Program: "/opt/start"}
+		}, newer},
+		{"KubeletVersion", "started by a unit that only systemd can read", func(s scene) {
+			s.twoKubelets("/usr/bin/kubelet")
+			s.put("/usr/bin/kubelet", "")
+			s.put("/usr/local/bin/kubelet", "")
+			s.put(bundledDropIn, "")
+			s.unreadable(bundledDropIn)
+			s.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", Program: "/usr/local/bin/kubelet"}
+		}, nil},
 		{"KubeletVersion", "garbage", func(s scene) { s.Has.Programs["kubelet"] = "Kubernetes vgarbage" },
 			[]string{"[ERROR KubeletVersion] | \"vgarbage\" | kubelet v1.37.2"}},
 	}

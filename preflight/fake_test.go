@@ -54,7 +54,7 @@ var healthyKernel = sync.OnceValue(func() string { return gzipped(kernelOptions(
 
 func kernelOptions() string {
 	var b strings.Builder
-	b.WriteString("# CONFIG_AUFS_FS is not set\n")
+	b.WriteString("# CONFIG_AUFS_FS is not set\nCONFIG_NFT_COMPAT=y\nCONFIG_VXLAN=y\n")
 	for _, o := range requiredOptions() {
 		first, _, _ := strings.Cut(o, "|")
 		fmt.Fprintf(&b, "CONFIG_%s=y\n", first)
@@ -68,6 +68,19 @@ func gzipped(text string) string {
 	_, _ = w.Write([]byte(text))
 	_ = w.Close()
 	return b.String()
+}
+
+// modular gives the host a kernel with modules instead of built-in options, without br_netfilter, and installs modules of a release.
+func (h *fakeHost) modular(release string, installed ...string) {
+	h.t.Helper()
+	h.remove("/sys/module/br_netfilter")
+	options := strings.ReplaceAll(kernelOptions(), "=y", "=m") + "CONFIG_BRIDGE_NETFILTER=m\nCONFIG_IP_NF_IPTABLES=m\n"
+	h.put("/proc/config.gz", gzipped(options))
+	list := ""
+	for _, name := range installed {
+		list += "kernel/net/" + name + ".ko.xz:\n"
+	}
+	h.put("/lib/modules/"+release+"/modules.dep", list)
 }
 
 func (h *fakeHost) put(path, text string) {

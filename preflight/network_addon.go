@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // networkAddOn lists the checks for the network add-on installed by init.
@@ -22,19 +23,18 @@ func networkAddOn(n *config.Node) []Check {
 	if n.NetworkAddOn.Name != config.Flannel {
 		return nil
 	}
-	return []Check{{Name: "Flannel", Run: with(n, flannel), Description: "with `--network flannel`: its port is free, the container runtime finds its plugins, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
+	return []Check{{Name: "Flannel", Run: with(n, flannel), Description: "with `--network flannel`: its port is free, the container runtime finds its plugins, no other network's configuration comes before its own, the kernel has vxlan, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
 }
 
 // flannel follows https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A host
 // needs the routes for itself, too: it reaches Services only through an address with a route.
 func flannel(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	found := append(flannelPort(h), flannelPlugins(ctx, h, n.CRISocket)...)
-	found = append(found, networksBefore(h, config.FlannelPluginsPath)...)
+	found = append(append(found, networksBefore(h, config.FlannelPluginsPath)...), flannelModules(h, n)...)
 	for _, family := range []struct {
-		ipv6   bool
-		name   string
-		bridge string
-	}{{false, "IPv4", "bridge-nf-call-iptables"}, {true, "IPv6", "bridge-nf-call-ip6tables"}} {
+		ipv6 bool
+		name string
+	}{{false, "IPv4"}, {true, "IPv6"}} {
 		if !hasFamily(n, family.ipv6) {
 			continue
 		}
@@ -44,12 +44,28 @@ func flannel(ctx context.Context, h View, n *config.Node) []fault.Finding {
 			found = append(found, fail("this host has no default route of %s, which flannel needs because the Pod network has addresses of it", family.name).
 				remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or leave %s out of the Pod network", family.name)...)
 		}
-		if n.KubeProxy.Mode != "nftables" && !exists(h, "/proc/sys/net/bridge/"+family.bridge) {
-			found = append(found, fail("the kernel module br_netfilter is not loaded, and flannel does not start without it").
-				remedy("run `modprobe br_netfilter`, and add br_netfilter to /etc/modules-load.d/k8s.conf; `slipway host prepare` does both")...)
-		}
 	}
 	return found
+}
+
+// flannelModules: the kernel loads vxlan for flannel, but not br_netfilter.
+func flannelModules(h View, n *config.Node) []fault.Finding {
+	k := readKernel(h)
+	var found []fault.Finding
+	if k.state(module{name: "vxlan", option: "VXLAN"}) == absent {
+		found = fail("the kernel module vxlan is neither loaded nor installed, and flannel sends packets to other nodes in VXLAN").
+			remedy("%s", host.ModulesRemedy(h))
+	}
+	const dir = host.ProcSys + "net/bridge/"
+	missing := hasFamily(n, false) && !exists(h, dir+"bridge-nf-call-iptables") || hasFamily(n, true) && !exists(h, dir+"bridge-nf-call-ip6tables")
+	if n.KubeProxy.Mode == "nftables" || !missing {
+		return found
+	}
+	remedy := "run `modprobe br_netfilter`, and add br_netfilter to /etc/modules-load.d/k8s.conf; `slipway host prepare` does both"
+	if k.state(bridgeNetfilter()) == absent {
+		remedy = host.ModulesRemedy(h)
+	}
+	return append(found, fail("the kernel module br_netfilter is not loaded, and flannel does not start without it").remedy("%s", remedy)...)
 }
 
 // pluginDir is where flannel's Pods and bundles put network plugins.

@@ -161,6 +161,14 @@ func flannelRows() []row {
 			s.remove(bridge4)
 			s.node.KubeProxy.Mode = "nftables"
 		}), nil},
+		{"Flannel", "no module, and none to load", with(func(s scene) {
+			s.modular("6.12.1-amd64", "vxlan")
+			s.remove(bridge4)
+		}), []string{"[ERROR Flannel] | br_netfilter | flannel | kernel-modules-extra-$(uname -r)"}},
+		{"Flannel", "VXLAN to load", with(func(s scene) { s.modular("6.12.1-amd64", "vxlan") }), nil},
+		{"Flannel", "no VXLAN", with(func(s scene) { s.modular("6.12.1-amd64", "br_netfilter") }),
+			[]string{"[ERROR Flannel] | vxlan | flannel | linux-modules-extra-raspi"}},
+		{"Flannel", "VXLAN not to be told", with(func(s scene) { s.remove("/proc/config.gz") }), nil},
 		{"Flannel", "no default route", with(func(s scene) { s.Has.Default = nil }),
 			[]string{"[ERROR Flannel] | IPv4 | flannel | " +
 				"`ip route add default via ADDRESS` | IPv4"}},

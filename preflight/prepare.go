@@ -47,6 +47,9 @@ func Prepare(m *config.Machine, p Preparation) []Check {
 		{Name: "Programs", Run: with(p.Refused, programsFit), Description: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Description: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
 	}
+	if !slices.Contains(m.SkipPhases, "kernel") {
+		checks = append(checks, Check{Name: "KernelModules", Run: hostModules, Description: "overlay and br_netfilter are loaded, built in or installed for this kernel"})
+	}
 	if r := p.Runtime; r.Installed && r.Running {
 		checks = append(checks, Check{Name: "CRI", Run: with(r.Socket, runtimeFits), Description: "an existing container runtime answers, and is good enough"})
 	}

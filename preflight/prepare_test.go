@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -31,7 +32,7 @@ func bare(t *testing.T) *fakeHost {
 }
 
 func TestPrepareNames(t *testing.T) {
-	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "WritableFolders", "Programs", "Sysctl"}
+	always := []string{"IsPrivilegedUser", "Systemd", "DefaultRoute", "SystemVerification", "CNI", "Firewalld", "SELinux", "WritableFolders", "Programs", "Sysctl", "KernelModules"}
 	for name, test := range map[string]struct {
 		runtime HostRuntime
 		sizes   map[string]uint64
@@ -50,6 +51,9 @@ func TestPrepareNames(t *testing.T) {
 		if diff := cmp.Diff(slices.Concat(always, test.more), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	if got := names(Prepare(&config.Machine{SkipPhases: []string{"kernel"}}, Preparation{})); slices.Contains(got, "KernelModules") {
+		t.Errorf("without the phase kernel: %v", got)
 	}
 }
 
@@ -87,6 +91,24 @@ func prepareRows() []prepareRow {
 			h.put("/etc/sysctl.d/10-early.conf", "net.ipv4.ip_forward = 0\n")
 			h.put("/run/sysctl.d/99-same.conf", "net/ipv4/ip_forward=1\n")
 		}, []string{"[WARNING Sysctl] | /etc/sysctl.d/99-hardening.conf | net.ipv4.ip_forward to 0 | /etc/sysctl.d/90-slipway.conf | to 1"}},
+		{"WritableFolders", "a read-only /usr", func(h *fakeHost) {
+			h.mkdir("/usr/local")
+			h.Fail["ProbeWrite /usr/local"] = host.Explain("write to", "/usr/local", unix.EROFS)
+		}, []string{"[ERROR WritableFolders] | /usr/local | read-only | bundle | Flatcar | systemd-sysext | --bundle"}},
+		{"WritableFolders", "another fault below /usr", func(h *fakeHost) {
+			h.mkdir("/usr/local/bin")
+			h.Fail["ProbeWrite /usr/local/bin"] = unix.ENOSPC
+		}, []string{"[ERROR WritableFolders] | no space | /usr/local/bin | free space"}},
+		{"KernelModules", "an image of RHEL 10", func(h *fakeHost) { h.modular("6.12.1-amd64", "xt_comment") },
+			[]string{"[ERROR KernelModules] | br_netfilter | linux-modules-extra-$(uname -r) | kernel-modules-extra-$(uname -r)"}},
+		{"KernelModules", "to be loaded", func(h *fakeHost) { h.modular("6.12.1-amd64", "br_netfilter") }, nil},
+		{"KernelModules", "an upgraded kernel before its restart", func(h *fakeHost) { h.modular("6.13.0-amd64", "br_netfilter") },
+			[]string{"[ERROR KernelModules] | br_netfilter | /lib/modules | `uname -r`"}},
+		{"KernelModules", "a container with another kernel's modules", func(h *fakeHost) {
+			h.modular("6.13.0-amd64", "br_netfilter")
+			h.put("/.dockerenv", "")
+		}, nil},
+		{"KernelModules", "not to be told", func(h *fakeHost) { h.remove("/sys/module"); h.remove("/proc/config.gz") }, nil},
 		{"SELinux", "on", func(h *fakeHost) { h.Has.SELinux, h.Has.Programs["restorecon"] = true, "" }, nil},
 		{"SELinux", "on, without its tools", func(h *fakeHost) { h.Has.SELinux = true },
 			[]string{"[ERROR SELinux] | SELinux | restorecon | policycoreutils"}},
@@ -139,7 +161,7 @@ func foreignRuntimeRows() []prepareRow {
 
 func TestPrepare(t *testing.T) {
 	checks := Prepare(&config.Machine{}, Preparation{
-		Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 200 << 20},
+		Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 200 << 20}, Written: []string{"/usr/local/bin"},
 		SysctlFile: "/etc/sysctl.d/90-slipway.conf", Parameters: map[string]string{"net/ipv4/ip_forward": "1"},
 	})
 	for _, r := range slices.Concat(prepareRows(), foreignRuntimeRows()) {

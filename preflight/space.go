@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -216,9 +217,19 @@ func writableIn(_ context.Context, h View, dirs []string) []fault.Finding {
 		case errors.Is(err, host.ErrNotInPlan):
 			return unasked("whether directories can be written to")
 		case err != nil:
-			found = append(found, fail("%v", err).
-				remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)...)
+			found = append(found, unwritable(dir, err)...)
 		}
 	}
 	return found
+}
+
+// unwritable explains why a directory can't be written to. Below /usr are only a bundle's files, and some systems never mount /usr
+// writable.
+func unwritable(dir string, err error) findings {
+	if errors.Is(err, unix.EROFS) && strings.HasPrefix(dir+"/", "/usr/") {
+		return fail("%s is on a read-only file system, and the bundle's programs go to /usr/local", dir).
+			remedy("mount a writable file system at /usr/local; or, if this system keeps /usr read-only, as Flatcar does, " +
+				"install containerd and the kubelet as this system does, such as from a systemd-sysext image, and leave out --bundle")
+	}
+	return fail("%v", err).remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)
 }

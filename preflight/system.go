@@ -21,7 +21,8 @@ func system(ctx context.Context, h View, m *config.Machine) []fault.Finding {
 	return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, m, h))
 }
 
-// kernelRelease knows the long-term kernels that Kubernetes supports:
+// kernelRelease knows the long-term kernels that Kubernetes supports. Vendors such as Red Hat and SUSE maintain other kernels, between
+// them, for years:
 // https://kubernetes.io/docs/reference/node/kernel-version-requirements/
 func kernelRelease(h View) []fault.Finding {
 	release, err := h.KernelRelease()
@@ -33,11 +34,13 @@ func kernelRelease(h View) []fault.Finding {
 	if err != nil {
 		return warn("the kernel's release %q does not begin with a version", release).remedy(supportedKernels)
 	}
-	longTerm := v.Major() == 5 && slices.Contains([]uint{4, 10, 15}, v.Minor())
-	if v.Major() < 6 && !longTerm {
-		return warn("Kubernetes does not support the kernel %s", release).remedy(supportedKernels)
+	switch {
+	case v.Major() > 5, v.Major() == 5 && slices.Contains([]uint{4, 10, 15}, v.Minor()):
+		return nil
+	case v.AtLeast(version.MustParseGeneric("5.4")):
+		return note("the kernel %s is not a long-term kernel of kernel.org; vendors such as Red Hat and SUSE maintain such kernels themselves", release)
 	}
-	return nil
+	return warn("Kubernetes does not support the kernel %s", release).remedy(supportedKernels)
 }
 
 const supportedKernels = "use kernel 5.4, 5.10, 5.15, or 6.0 or later"

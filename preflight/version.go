@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/releases"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // newest is the Kubernetes version this program was made for.
@@ -97,7 +99,7 @@ func SameKubelet(bundled string) Check {
 	return Check{
 		Name: "KubeletVersion", Description: "on a node, the bundle of `up` has the version of the installed kubelet",
 		Run: func(ctx context.Context, h View) []fault.Finding {
-			if _, err := h.LookPath("kubelet"); err != nil { // then none is replaced
+			if _, err := kubeletPath(ctx, h); err != nil { // then none is replaced
 				return nil
 			}
 			now, err := InstalledKubelet(ctx, h)
@@ -114,9 +116,9 @@ func SameKubelet(bundled string) Check {
 	}
 }
 
-// InstalledKubelet returns the version of the kubelet a shell would find.
+// InstalledKubelet returns the version of this host's kubelet.
 func InstalledKubelet(ctx context.Context, h View) (*version.Version, error) {
-	path, err := h.LookPath("kubelet")
+	path, err := kubeletPath(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -125,4 +127,25 @@ func InstalledKubelet(ctx context.Context, h View) (*version.Version, error) {
 		return nil, err
 	}
 	return version.ParseSemantic(strings.TrimPrefix(text, "Kubernetes "))
+}
+
+// kubeletPath returns the kubelet that kubelet.service starts or, if there's none, the first in PATH: a host may have a package's and
+// a bundle's. The unit's files tell it in a plan and in an image's root file system, too; systemd tells users who may not read them.
+func kubeletPath(ctx context.Context, h View) (string, error) {
+	if path, _ := thisnode.KubeletProgram(h); isKubelet(h, path) {
+		return path, nil
+	}
+	if unit, err := h.Unit(ctx, kubeletUnit); err == nil && isKubelet(h, unit.Program) {
+		return unit.Program, nil
+	}
+	return h.LookPath("kubelet")
+}
+
+// isKubelet reports whether a unit's program is a kubelet's file. Others are wrappers, or missing.
+func isKubelet(h View, path string) bool {
+	if !filepath.IsAbs(path) || filepath.Base(path) != "kubelet" {
+		return false
+	}
+	info, err := h.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }

@@ -213,8 +213,8 @@ func TestUnit(t *testing.T) {
 		masked        string
 		want          Status
 	}{
-		"prepared":                   {private: []string{kubeletconfig.UnitPath, kubeletconfig.DropInPath}, want: Pass},
-		"prepared long ago":          {private: []string{kubeletconfig.UnitPath}, open: []string{kubeletconfig.DropInPath}, want: Fail},
+		"prepared":                   {private: []string{local, kubeletconfig.DropInPath}, want: Pass},
+		"prepared long ago":          {private: []string{local}, open: []string{kubeletconfig.DropInPath}, want: Fail},
 		"a package beside it":        {private: []string{usr}, open: []string{kubeletconfig.DropInPath}, want: Fail},
 		"the package's, hidden":      {private: []string{etc, kubeletconfig.DropInPath}, open: []string{usr, local}, want: Pass},
 		"an operator's drop-in":      {private: []string{usr}, open: []string{run + ".d/90-own.conf"}, want: Fail},

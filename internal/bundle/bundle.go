@@ -74,7 +74,7 @@ type Type string
 const (
 	Program   Type = "program"    // an executable for /usr/local/bin
 	CNIPlugin Type = "cni-plugin" // an executable for /opt/cni/bin
-	Unit      Type = "unit"       // a unit of systemd for /usr/local/lib/systemd/system
+	Unit      Type = "unit"       // a unit of systemd
 	Setting   Type = "setting"    // settings of containerd for /etc/containerd/conf.d
 	Image     Type = "image"      // a container image
 )

@@ -24,7 +24,6 @@ const (
 	// ConfDir is for operators' own settings, which take precedence.
 	ConfDir   = "/etc/containerd/conf.d"
 	CertsDir  = "/etc/containerd/certs.d"
-	UnitPath  = "/usr/local/lib/systemd/system/containerd.service"
 	ProxyPath = "/etc/systemd/system/containerd.service.d/10-slipway-proxy.conf"
 	// ProxyEnvPath has the proxies themselves, readable only by root: systemd shows every user its units, and a proxy's URL may hold
 	// a password.

@@ -62,7 +62,7 @@ func containerdIsBehind(ctx context.Context, env *step.Env) bool {
 	if err != nil || state.ActiveState != "active" {
 		return false
 	}
-	paths := []string{containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath, containerd.ConfDir}
+	paths := append(unitPaths(containerd.Unit), containerd.ConfigPath, containerd.ProxyPath, containerd.ProxyEnvPath, containerd.ConfDir)
 	entries, _ := env.Host.ReadDir(containerd.ConfDir) // it needn't exist
 	for _, e := range entries {
 		paths = append(paths, filepath.Join(containerd.ConfDir, e.Name()))

@@ -76,7 +76,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 	own := candidates[0]
 	named, kubelets := env.Machine.CRISocket, thisnode.KubeletSocket(env.Host)
 	if named != "" && !isOwnSocket(named) {
-		return hostRuntime{socket: named, owner: foreignRuntime}, nil
+		return namedRuntime(ctx, env, named)
 	}
 	if isOwnSocket(cmp.Or(named, kubelets)) {
 		candidates = candidates[:1]
@@ -92,7 +92,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 			return own, err
 		}
 		switch {
-		case bundled && state.Fragment == containerd.UnitPath:
+		case bundled && isUnitOfBundle(env.Host, state.Fragment, r.unit):
 			own.owner = bundledRuntime
 			if kubelets == "" {
 				return own, nil
@@ -111,10 +111,28 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 	return chooseRuntime(ctx, env, kubelets, found)
 }
 
+// namedRuntime is a runtime of the operator's at a socket. Its unit is known if it's one of the usual ones.
+func namedRuntime(ctx context.Context, env *step.Env, socket string) (hostRuntime, error) {
+	r := hostRuntime{socket: socket, owner: foreignRuntime}
+	for _, known := range knownRuntimes() {
+		if socketPath(known.socket) != socketPath(socket) {
+			continue
+		}
+		state, err := unitState(ctx, env, known.unit)
+		if err != nil {
+			return r, err
+		}
+		if state.LoadState == "loaded" {
+			r.unit = known.unit
+		}
+	}
+	return r, nil
+}
+
 // broughtContainerd reports whether a bundle brought containerd here. Earlier releases didn't record it, but marked its unit.
 func broughtContainerd(env *step.Env) (bool, error) {
 	record, err := readPrepared(env.Host)
-	return record.Containerd || env.Host.CreatedBySlipway(containerd.UnitPath), err
+	return record.Containerd || broughtUnit(env.Host, containerd.Unit), err
 }
 
 // Socket is the path of the socket where the host's runtime answers, or will once it's started.

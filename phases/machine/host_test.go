@@ -74,11 +74,12 @@ func (h *bareHost) unit(_ context.Context, name string) (host.UnitState, error) 
 	if !known {
 		state = absent
 	}
-	path := "/usr/local/lib/systemd/system/" + name
-	if _, err := h.Stat(path); err == nil && h.reloaded {
-		state.LoadState, state.Fragment, state.Current = "loaded", path, true
-	} else if state.Fragment == path {
-		state = absent
+	for _, path := range unitPaths(name) {
+		if _, err := h.Stat(path); err == nil && h.reloaded {
+			state.LoadState, state.Fragment, state.Current = "loaded", path, true
+		} else if state.Fragment == path {
+			state = absent
+		}
 	}
 	return state, nil
 }

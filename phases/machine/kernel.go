@@ -26,16 +26,11 @@ const (
 	sysctlPath  = "/etc/sysctl.d/90-slipway.conf"
 )
 
+// runKernel loads a module before a boot has to: if it can't be loaded now, systemd-modules-load.service would fail at each boot.
 func runKernel(ctx context.Context, env *step.Env) error {
-	modules := preflight.HostModules()
-	names := make([]string, len(modules))
-	for i, m := range modules {
-		names[i] = m.Name()
-	}
-	if _, err := ensureFiles(ctx, env, ownership.File{Path: modulesPath, Data: []byte(strings.Join(names, "\n") + "\n"), Mode: 0o644}); err != nil {
-		return err
-	}
-	for _, m := range modules {
+	var names []byte
+	for _, m := range preflight.HostModules() {
+		names = fmt.Appendln(names, m.Name())
 		if m.Works(env.Host) {
 			continue
 		}
@@ -43,6 +38,9 @@ func runKernel(ctx context.Context, env *step.Env) error {
 		if err := env.Host.LoadModule(ctx, m.Name()); err != nil {
 			return err
 		}
+	}
+	if _, err := ensureFiles(ctx, env, ownership.File{Path: modulesPath, Data: names, Mode: 0o644}); err != nil {
+		return err
 	}
 	parameters, err := wantedParameters(env.Host)
 	if err != nil {

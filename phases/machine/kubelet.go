@@ -5,6 +5,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -28,10 +30,13 @@ func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 	if p.program("kubelet") == nil || hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
 	}
-	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(filepath.Join(programDir, "kubelet")), Mode: kubeletconfig.UnitMode}
+	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(bundledKubelet), Mode: kubeletconfig.UnitMode}
 	changed, err := ensureFiles(ctx, env, dropIn)
 	if err == nil {
 		err = reloadFor(ctx, env, node.KubeletUnit, changed)
+	}
+	if err == nil {
+		err = p.checkStarted(env)
 	}
 	if err != nil {
 		return err
@@ -42,6 +47,27 @@ func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 	return p.restartReplaced(ctx, env, changed)
 }
 
+// bundledKubelet is the path of a bundle's kubelet.
+const bundledKubelet = programDir + "/kubelet"
+
+// checkStarted refuses a drop-in that systemd reads after the bundle's, and that has another kubelet's command. The operator's edits
+// of the bundle's own drop-in are fine. It asks the files, because systemd doesn't know those of a plan.
+func (p *Prepare) checkStarted(env *step.Env) error {
+	const own = kubeletconfig.DropInPath
+	path, file := thisnode.KubeletProgram(env.Host)
+	name := filepath.Base(file)
+	if path == bundledKubelet || filepath.Ext(name) != ".conf" || name <= filepath.Base(own) {
+		return nil
+	}
+	remedy := "remove it, or rename it so that its name sorts before " + filepath.Base(own)
+	if dir := filepath.Dir(own); filepath.Dir(file) != dir {
+		remedy = "hide it with `ln -s /dev/null " + filepath.Join(dir, name) + "`, or " + remedy
+	}
+	return fault.New(
+		"systemd would not start the bundle's kubelet: ExecStart in "+file+" takes precedence over "+own+", and does not name "+bundledKubelet,
+		remedy+", then run the same command again; to keep it, skip the phase with --skip-phases="+p.phase("kubelet"))
+}
+
 // restartReplaced restarts a kubelet whose program or settings were replaced, now or by an earlier run, after which it doesn't
 // come up. Its Pods go on, except static Pods that another minor version takes for new.
 func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bool) error {
@@ -50,7 +76,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 	if err != nil || state.ActiveState != "active" && !crashing {
 		return err
 	}
-	if !changed && !state.Replaced && !crashing {
+	if !changed && !state.Replaced && !crashing && !runsAnother(env, state.MainPID) {
 		return p.releaseInterruptedLease(ctx, env)
 	}
 	if _, err := env.Host.Lstat(env.Machine.Paths.KubeletKubeconfig()); err != nil {
@@ -60,6 +86,18 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 		return p.restartWithLease(ctx, env)
 	}
 	return restartKubelet(ctx, env)
+}
+
+// runsAnother reports whether the running kubelet isn't the bundle's, which systemd would start now: an earlier run has written the
+// drop-in, and ended before the restart.
+func runsAnother(env *step.Env, pid uint32) bool {
+	command, err := env.Host.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	running, _, _ := strings.Cut(string(command), "\x00")
+	if err != nil || !strings.HasSuffix(running, "/kubelet") || running == bundledKubelet {
+		return false
+	}
+	path, _ := thisnode.KubeletProgram(env.Host)
+	return path == bundledKubelet
 }
 
 func restartKubelet(ctx context.Context, env *step.Env) error {

@@ -18,14 +18,17 @@ import (
 	blank "github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -80,7 +83,7 @@ func TestPrepareNamesCollisionsFirst(t *testing.T) {
 // TestPrepareWithContainerdOfItsGuide: containerd's own guide puts its unit where a bundle does. It stays the operator's.
 func TestPrepareWithContainerdOfItsGuide(t *testing.T) {
 	h, root := newBareHost(t)
-	h.installsContainerd(t, root, containerd.UnitPath)
+	h.installsContainerd(t, root, unitDir+"/"+containerd.Unit)
 	state := h.Has.Units[containerd.Unit]
 	state.Replaced = true // by an update
 	h.Has.Units[containerd.Unit] = state
@@ -190,7 +193,7 @@ func TestPrepareRefusesOlderKubelets(t *testing.T) {
 				h.mustPrepare(t, p)
 				phasetest.Fatal(t, os.Remove(filepath.Join(root, kubeletconfig.DropInPath)))
 			}
-			_ = os.Remove(filepath.Join(root, kubeletconfig.UnitPath))
+			_ = os.Remove(filepath.Join(root, unitDir+"/"+node.KubeletUnit))
 			h.Has.Units[node.KubeletUnit] = host.UnitState{
 				LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/kubelet.service", Program: packaged,
 			}
@@ -230,6 +233,73 @@ func TestPrepareKeepsMatchingKubelet(t *testing.T) {
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
 	if _, err := h.Lstat(kubeletconfig.DropInPath); err == nil {
 		t.Error("the bundle's kubelet starts")
+	}
+}
+
+// TestPrepareLaterDropIn: a drop-in whose name sorts after the bundle's may not start another kubelet, in a run or in its plan.
+func TestPrepareLaterDropIn(t *testing.T) {
+	const admins, packages = "/etc/systemd/system/kubelet.service.d/", "/usr/lib/systemd/system/kubelet.service.d/"
+	command := func(words string) string {
+		return "[Service]\nExecStart=\nExecStart=" + words + " $KUBELET_EXTRA_ARGS\n"
+	}
+	for name, tt := range map[string]struct {
+		path, text string
+		want       []string
+	}{
+		"Fedora's":        {packages + "kubeadm.conf", command("/usr/bin/kubelet"), []string{packages + "kubeadm.conf", "`ln -s /dev/null " + admins + "kubeadm.conf`", "20-slipway.conf", "--skip-phases=kubelet"}},
+		"systemctl's":     {admins + "override.conf", command("-/usr/bin/kubelet"), []string{admins + "override.conf", "20-slipway.conf", "/usr/local/bin/kubelet"}},
+		"a script":        {admins + "90-own.conf", command("/opt/start"), []string{admins + "90-own.conf"}},
+		"an earlier one":  {packages + "10-kubeadm.conf", command("/usr/bin/kubelet"), nil},
+		"other settings":  {admins + "override.conf", "[Service]\nNice=1\n", nil},
+		"the bundle's":    {admins + "override.conf", command("/usr/bin/numactl -N 0 /usr/local/bin/kubelet"), nil},
+		"of another unit": {"/etc/systemd/system/containerd.service.d/override.conf", command("/usr/bin/kubelet"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			h.Has.Units[node.KubeletUnit] = host.UnitState{
+				LoadState: "loaded", ActiveState: "inactive", Fragment: "/usr/lib/systemd/system/kubelet.service", Program: "/usr/bin/kubelet",
+			}
+			fixture.Put(t, root, "/usr/lib/systemd/system/kubelet.service", command("/usr/bin/kubelet"))
+			fixture.Put(t, root, "/usr/bin/kubelet", "kubelet v1.38.0")
+			fixture.Put(t, root, tt.path, tt.text)
+			p, env := &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true}, h.env(&bytes.Buffer{})
+			env.Host = plan.NewOverlay(h, func(host.Action) {})
+			fact.Error(t, step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true}), tt.want...)
+			if tt.want == nil { // a shell finds the package's first
+				t.Setenv("PATH", "/usr/bin:/usr/local/bin")
+				h.On.LookPath = func(name string) (string, error) { return "/usr/bin/" + name, nil }
+				if v, err := preflight.InstalledKubelet(t.Context(), env.Host); !errors.Is(err, host.ErrNotInPlan) {
+					t.Errorf("a plan takes kubelet %s for the installed one: %v", v, err)
+				}
+				h.On.LookPath = h.lookPath
+			}
+			_, err := h.prepare(t, p)
+			fact.Error(t, err, tt.want...)
+			if enabled := slices.Contains(h.Orders(), "enable "+node.KubeletUnit); enabled == (tt.want != nil) {
+				t.Errorf("did %q", h.Orders())
+			}
+		})
+	}
+}
+
+// TestPrepareRunningKubelet: a rerun restarts a kubelet from elsewhere if systemd would start the bundle's by now.
+func TestPrepareRunningKubelet(t *testing.T) {
+	for running, want := range map[string][]string{
+		"/usr/bin/kubelet\x00--v=2": {"restart kubelet.service"}, "/usr/local/bin/kubelet\x00--v=2": nil, "/bin/sh\x00/opt/start": nil,
+	} {
+		h, root := newBareHost(t)
+		p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true}
+		h.mustPrepare(t, p)
+		fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+		fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.37.2'}]}\n")
+		fixture.Put(t, root, "/proc/77/cmdline", running)
+		state := h.Has.Units[node.KubeletUnit]
+		state.ActiveState, state.MainPID = "active", 77
+		h.Has.Units[node.KubeletUnit], h.Jobs = state, nil
+		h.mustPrepare(t, p)
+		if did := h.Orders(); !slices.Equal(did, want) {
+			t.Errorf("%q: did %q, want %q", running, did, want)
+		}
 	}
 }
 

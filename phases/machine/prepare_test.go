@@ -5,6 +5,7 @@ package machine
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -98,14 +99,7 @@ func TestHostResetRestores(t *testing.T) {
 	if len(h.Has.Swap) > 0 {
 		t.Errorf("swap is still on: %v", h.Has.Swap)
 	}
-	var out bytes.Buffer
-	if err := step.Run(t.Context(), h.env(&out), Reset(), step.Options{Serial: true}); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
-	after := slices.DeleteFunc(hostTree(t, root), func(line string) bool { return strings.Contains(line, "/proc/sys/net/bridge") }) // a module stays
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("the host is not as before (-before +after):\n%s", diff)
-	}
+	h.becomes(t, root, before)
 	if diff := cmp.Diff([]string{"/swapfile"}, h.Has.Swap); diff != "" {
 		t.Errorf("swap (-want +got):\n%s", diff)
 	}
@@ -114,6 +108,44 @@ func TestHostResetRestores(t *testing.T) {
 			t.Errorf("%q is missing: %v", want, h.Orders())
 		}
 	}
+}
+
+// becomes resets a host and compares it with the state before.
+func (h *bareHost) becomes(t *testing.T, root string, before []string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := step.Run(t.Context(), h.env(&out), Reset(), step.Options{Serial: true}); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	after := slices.DeleteFunc(hostTree(t, root), func(line string) bool { return strings.Contains(line, "/proc/sys/net/bridge") }) // a module stays
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the host is not as before (-before +after):\n%s", diff)
+	}
+}
+
+// TestPrepareWithSeparateLocal: systemd can't read a unit below a directory that it mounts at boot, so the units are in /etc.
+func TestPrepareWithSeparateLocal(t *testing.T) {
+	h, root := newBareHost(t)
+	phasetest.Fatal(t, os.Mkdir(filepath.Join(root, "elsewhere"), 0o755))
+	phasetest.Fatal(t, os.Symlink("../../elsewhere", filepath.Join(root, "/usr/local/lib")))
+	before, p := hostTree(t, root), &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	h.mustPrepare(t, p)
+	for _, unit := range []string{containerd.Unit, node.KubeletUnit} {
+		if _, err := h.Lstat(earlyUnitDir + "/" + unit); err != nil {
+			t.Error(err)
+		}
+	}
+	if entries, err := h.ReadDir("/elsewhere"); err != nil || len(entries) > 0 {
+		t.Errorf("units are in the separate directory: %v %v", entries, err)
+	}
+	if again := h.plan(t, p); len(again) > 0 {
+		t.Errorf("a plan for a prepared host: %v", again)
+	}
+	newer := h.plan(t, &Prepare{Bundle: testBundle(t, "v1.37.3")})
+	if !slices.ContainsFunc(newer, func(line string) bool { return strings.Contains(line, programDir+"/containerd") }) {
+		t.Errorf("its containerd counts as an operator's: a newer bundle's plan is %q", newer)
+	}
+	h.becomes(t, root, before)
 }
 
 func hostTree(t *testing.T, root string) []string {
@@ -172,11 +204,11 @@ func TestPrepareTightens(t *testing.T) {
 	h, root := newBareHost(t)
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
 	h.mustPrepare(t, p)
-	paths := []string{kubeletconfig.UnitPath, kubeletconfig.DropInPath}
+	paths := []string{unitDir + "/" + node.KubeletUnit, kubeletconfig.DropInPath}
 	for _, path := range paths {
 		phasetest.Fatal(t, os.Chmod(filepath.Join(root, path), 0o644))
 	}
-	h.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: kubeletconfig.UnitPath, Current: true}
+	h.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: unitDir + "/" + node.KubeletUnit, Current: true}
 	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
 	h.Jobs = nil
 	said := h.mustPrepare(t, p)
@@ -220,6 +252,9 @@ func TestPrepareRefuses(t *testing.T) {
 			h.Has.Units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
 			h.Has.Runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
 		}, []string{": containerd.service, crio.service"}},
+		{"a kernel without br_netfilter", func(t *testing.T, _ *bareHost, root string) {
+			fixture.Put(t, root, "/lib/modules/6.12.1-amd64/modules.dep", "kernel/fs/overlayfs/overlay.ko.xz:\n")
+		}, []string{"[ERROR KernelModules]", "br_netfilter", "kernel-modules-extra-$(uname -r)"}},
 		{"a read-only file system", func(t *testing.T, h *bareHost, root string) {
 			fixture.Put(t, root, "/opt/cni/bin/own", "x")
 			h.Fail = map[string]error{"ProbeWrite /opt/cni/bin": errors.New("read-only file system")}
@@ -246,6 +281,17 @@ func TestPrepareRefuses(t *testing.T) {
 				t.Errorf("something was written:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPrepareModuleFails: a boot doesn't get a module that can't be loaded.
+func TestPrepareModuleFails(t *testing.T) {
+	h, _ := newBareHost(t)
+	h.On.LoadModule = func(_ context.Context, name string) error { return errors.New("no module " + name) }
+	_, err := h.prepare(t, &Prepare{})
+	fact.Error(t, err, "br_netfilter")
+	if _, err := h.Lstat(modulesPath); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", modulesPath, err)
 	}
 }
 
@@ -354,6 +400,8 @@ func TestPrepareFindsNamedRuntime(t *testing.T) {
 		"a kubelet's":             {kubelet: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
 		"a kubelet's other":       {kubelet: "unix:///var/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
 		"a kubelet's other, /run": {kubelet: "/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"named, in /run":          {named: "unix:///run/crio/crio.sock", want: foreignRuntime, unit: "crio.service"},
+		"named, without a unit":   {named: "unix:///run/cri-dockerd.sock", want: foreignRuntime},
 		"none yet":                {named: "unix://" + config.KnownSockets()[0], want: noRuntime, unit: containerd.Unit},
 		"neither, with one":       {want: foreignRuntime, unit: "crio.service"},
 	} {
@@ -399,7 +447,7 @@ func TestPrepareWithPackages(t *testing.T) {
 	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fact.Error(t, err)
 	phasetest.Once(t, said, phasetest.Line{"[WARNING]", "sandbox image", "report"})
-	for _, path := range []string{"/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ConfigPath, containerd.UnitPath} {
+	for _, path := range []string{"/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ConfigPath, unitDir + "/" + containerd.Unit} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("%s was written beside the operator's runtime", path)
 		}

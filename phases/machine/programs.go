@@ -126,10 +126,10 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pend
 	if refusal != nil {
 		pending.refused = append(pending.refused, refusal)
 	}
-	packaged := kubelet.LoadState == "loaded" && kubelet.Fragment != kubeletconfig.UnitPath
+	packaged := kubelet.LoadState == "loaded" && !isUnitOfBundle(env.Host, kubelet.Fragment, node.KubeletUnit)
 	pending.files = map[string]host.SetFile{}
 	for _, part := range p.parts() {
-		f, ok := fileOf(part)
+		f, ok := fileOf(env.Host, part)
 		switch {
 		case !ok, found.foreign() && forRuntime(part), part.Name == node.KubeletUnit && packaged:
 			continue
@@ -175,10 +175,7 @@ func forRuntime(part bundle.Part) bool {
 	return part.Type == bundle.Program && runtimePrograms[part.Name] || part.Type == bundle.Unit && part.Name == containerd.Unit || part.Type == bundle.Setting
 }
 
-// unitDir is for units of programs in /usr/local: systemd.unit(5).
-const unitDir = "/usr/local/lib/systemd/system"
-
-func fileOf(part bundle.Part) (host.SetFile, bool) {
+func fileOf(h host.PathReader, part bundle.Part) (host.SetFile, bool) {
 	f := host.SetFile{Mode: 0o644, Size: part.Size}
 	switch part.Type {
 	case bundle.Program:
@@ -186,8 +183,8 @@ func fileOf(part bundle.Part) (host.SetFile, bool) {
 	case bundle.CNIPlugin:
 		f.Path, f.Mode = filepath.Join(cniDir, part.Name), 0o755
 	case bundle.Unit:
-		f.Path = filepath.Join(unitDir, part.Name)
-		if f.Path == kubeletconfig.UnitPath {
+		f.Path = filepath.Join(unitDirOf(h), part.Name)
+		if part.Name == node.KubeletUnit {
 			f.Mode = kubeletconfig.UnitMode
 		}
 	case bundle.Setting:

@@ -118,7 +118,7 @@ func (p *Prepare) replacesKubelet(ctx context.Context, env *step.Env) bool {
 	if part == nil || hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return false
 	}
-	f, _ := fileOf(*part)
+	f, _ := fileOf(env.Host, *part)
 	same, err := env.Host.HasFile(f)
 	return err != nil || !same
 }

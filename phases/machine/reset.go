@@ -75,7 +75,7 @@ func disable(ctx context.Context, env *step.Env, unit, file string, ownContainer
 	if err != nil {
 		return err
 	}
-	fromBundle := file == containerd.UnitPath || file == "" && unit == containerd.Unit
+	fromBundle := unit == containerd.Unit && (file == "" || isUnitOfBundle(env.Host, file, unit))
 	theirs := file != "" && state.Fragment != file || fromBundle && !ownContainerd
 	if theirs && state.LoadState == "loaded" {
 		env.UI.Printf("Leaving %s enabled: another file has taken the place of its unit file", unit)

@@ -19,10 +19,10 @@ import (
 
 // preparedFiles are the files a preparation may have made, besides programs and mirrors.
 func preparedFiles() []string {
-	return []string{
-		modulesPath, sysctlPath, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath,
-		containerd.CrictlPath, kubeletconfig.UnitPath, kubeletconfig.DropInPath,
-	}
+	return slices.Concat([]string{
+		modulesPath, sysctlPath, containerd.ConfigPath, containerd.ProxyPath, containerd.ProxyEnvPath, containerd.CrictlPath,
+		kubeletconfig.DropInPath,
+	}, unitPaths(containerd.Unit), unitPaths(node.KubeletUnit))
 }
 
 // runResetFiles removes Slipway's files that nobody has edited.

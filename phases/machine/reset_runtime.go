@@ -33,7 +33,7 @@ func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 	if err != nil {
 		return noRuntime, err
 	}
-	if env.Host.CreatedBySlipway(containerd.UnitPath) && !replaced && !shared {
+	if broughtUnit(env.Host, containerd.Unit) && !replaced && !shared {
 		return bundledRuntime, nil
 	}
 	state, err := unitState(ctx, env, containerd.Unit)
@@ -159,7 +159,8 @@ func (r *fileReset) containerdFiles() []string {
 	for program := range runtimePrograms {
 		list = append(list, filepath.Join(programDir, program))
 	}
-	list = append(list, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath)
+	list = append(list, containerd.ConfigPath, containerd.ProxyPath, containerd.ProxyEnvPath)
+	list = append(list, unitPaths(containerd.Unit)...)
 	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir} {
 		entries, err := r.Host.ReadDir(dir)
 		r.addError(host.IgnoreMissing(err))

@@ -66,17 +66,19 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 		stay    []string // beside runtimeData
 		gone    []string
 	}{
-		"from its own guide": {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, containerd.UnitPath) }, stay: []string{containerd.UnitPath, "/etc/cni/net.d"}},
-		"from a package":     {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, packaged) }, stay: []string{packaged, "/etc/cni/net.d"}},
-		"without a unit":     {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, "") }},
+		"from its own guide": {install: func(t *testing.T, h *bareHost, root string) {
+			h.installsContainerd(t, root, unitDir+"/"+containerd.Unit)
+		}, stay: []string{unitDir + "/" + containerd.Unit, "/etc/cni/net.d"}},
+		"from a package": {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, packaged) }, stay: []string{packaged, "/etc/cni/net.d"}},
+		"without a unit": {install: func(t *testing.T, h *bareHost, root string) { h.installsContainerd(t, root, "") }},
 		"in place of the bundle's": {
 			bundle: true,
 			install: func(t *testing.T, h *bareHost, root string) {
-				h.installsContainerd(t, root, containerd.UnitPath)
+				h.installsContainerd(t, root, unitDir+"/"+containerd.Unit)
 				_ = os.Remove(filepath.Join(root, "/usr/local/bin/containerd"))
 				fixture.Put(t, root, "/usr/local/bin/containerd", "a newer one")
 			},
-			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ProxyEnvPath},
+			stay: []string{unitDir + "/" + containerd.Unit, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ProxyEnvPath},
 			gone: []string{"/usr/local/bin/kubelet", kubeletconfig.DropInPath},
 		},
 		"copied over the bundle's program": {
@@ -87,7 +89,7 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 					fixture.Put(t, root, path, "theirs")
 				}
 			},
-			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
+			stay: []string{unitDir + "/" + containerd.Unit, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
 		},
 		"the bundle's, used by Docker": {
 			bundle: true,
@@ -96,13 +98,13 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 					fixture.Put(t, root, path, "theirs")
 				}
 			},
-			stay: []string{containerd.UnitPath, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
+			stay: []string{unitDir + "/" + containerd.Unit, containerd.ConfigPath, "/usr/local/bin/containerd", "/usr/local/bin/runc", "/etc/cni/net.d"},
 			gone: []string{"/usr/local/bin/kubelet", kubeletconfig.DropInPath},
 		},
 		"a package's beside the bundle's files": {
 			bundle: true,
 			install: func(t *testing.T, h *bareHost, root string) {
-				_ = os.Remove(filepath.Join(root, containerd.UnitPath))
+				_ = os.Remove(filepath.Join(root, unitDir+"/"+containerd.Unit))
 				h.installsContainerd(t, root, packaged)
 			},
 			stay: []string{packaged, containerd.ConfigPath, "/usr/local/bin/runc"},
@@ -264,7 +266,7 @@ func TestHostResetWithoutTheRuntime(t *testing.T) {
 func TestHostResetLeavesOtherUnits(t *testing.T) {
 	h, root := newBareHost(t)
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
-	_ = os.Remove(filepath.Join(root, kubeletconfig.UnitPath))
+	_ = os.Remove(filepath.Join(root, unitDir+"/"+node.KubeletUnit))
 	h.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/kubelet.service"}
 	_, err := h.resetHost(t)
 	fact.Error(t, err)

@@ -27,12 +27,13 @@ const bundlePath = "/root/bundle.tar"
 var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath, "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}
 
 // TestHostPrepare makes a cluster of two machines with only an init system, in a network without a way out. It reboots them, and
-// takes everything back. The control plane has Slipway from its package, the worker only the program.
+// takes everything back. The control plane has Slipway from its package, the worker only the program, in a /usr/local of its own.
 func TestHostPrepare(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
 	m.installsPackage(slipwayPackage(t))
 	w := m.anotherBare("worker-1")
+	w.separatesLocal()
 	w.hasProgram()
 	before := map[string][]string{}
 	for _, n := range []machine{m, w} {
@@ -79,6 +80,15 @@ func TestHostPrepare(t *testing.T) {
 		n.must("slipway", "host", "reset")
 		n.isBareAgain(before[n.node.Name()])
 	}
+}
+
+// separatesLocal puts /usr/local on a file system that systemd mounts at boot, as openSUSE does.
+func (m machine) separatesLocal() {
+	m.Helper()
+	m.must("cp", "--archive", "/usr/local", "/srv/local")
+	m.write("/etc/fstab", "/srv/local /usr/local none bind 0 0\n")
+	m.must("systemctl", "daemon-reload")
+	m.must("systemctl", "start", "usr-local.mount")
 }
 
 // prepareInstants are 10 instants spread over host prepare. Those of a row occur in order on one way to a prepared host, far

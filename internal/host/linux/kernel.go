@@ -40,7 +40,7 @@ func (h *Host) LoadModule(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
 	_, err := program.Run(ctx, "", "modprobe", "--", name)
-	remedy := "install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it"
+	remedy := host.ModulesRemedy(h)
 	if errors.Is(err, exec.ErrNotFound) {
 		remedy = "install kmod"
 	}

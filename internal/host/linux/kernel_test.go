@@ -111,7 +111,7 @@ var ran = map[string]struct {
 }{
 	"modprobe": {
 		func(ctx context.Context, h host.Host) error { return h.LoadModule(ctx, "br_netfilter") }, "-- br_netfilter", host.LoadModule,
-		[]string{"kernel module br_netfilter", "modprobe"}, "linux-modules-extra", "install kmod",
+		[]string{"kernel module br_netfilter", "modprobe"}, "uname -r", "install kmod",
 	},
 	"restorecon": {
 		func(ctx context.Context, h host.Host) error {
@@ -119,6 +119,33 @@ var ran = map[string]struct {
 		}, "-R -- /opt/cni -x", host.Relabel,
 		[]string{"SELinux contexts", "restorecon"}, "`restorecon -R`", "install policycoreutils",
 	},
+}
+
+// TestLoadModuleAfterUpgrade: some distributions delete the running kernel's modules when they install another kernel.
+func TestLoadModuleAfterUpgrade(t *testing.T) {
+	release, err := New().KernelRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, own := "lib/modules/"+release+"-newer/modules.dep", "lib/modules/"+release+"/modules.dep"
+	for name, test := range map[string]struct {
+		files  []string
+		remedy string
+	}{
+		"upgraded":              {[]string{other}, "/lib/modules"},
+		"both are installed":    {[]string{other, own}, "kernel-modules-extra-$(uname -r)"},
+		"no modules at all":     {nil, "kernel-modules-extra-$(uname -r)"},
+		"a container's modules": {[]string{other, "run/systemd/container"}, "kernel-modules-extra-$(uname -r)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fixture.FakeProgram(t, "modprobe", "exit 1")
+			root := t.TempDir()
+			for _, path := range test.files {
+				fixture.Put(t, root, path, "")
+			}
+			fact.Error(t, NewAt(root).LoadModule(t.Context(), "br_netfilter"), "br_netfilter", test.remedy)
+		})
+	}
 }
 
 func TestProgramsOfTheKernel(t *testing.T) {
