@@ -127,7 +127,7 @@ func flannelDaemonSet(n *config.Node) Object {
 		// Flannel itself runs as a sidecar, and a Pod needs a container besides those.
 		Containers:         []corev1.Container{{Name: "pause", Image: n.Image("pause"), ImagePullPolicy: corev1.PullIfNotPresent}},
 		ServiceAccountName: flannelName,
-		// Where SELinux confines containers, no others may write to these directories of the host.
+		// Where SELinux confines containers, only Pods of this type may write to the host's directories below.
 		SecurityContext: &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 		Volumes: []corev1.Volume{
 			hostVolume("run", "/run/flannel", ptr.To(corev1.HostPathDirectoryOrCreate)),

@@ -130,7 +130,7 @@ func InstalledKubelet(ctx context.Context, h View) (*version.Version, error) {
 }
 
 // kubeletPath returns the kubelet that kubelet.service starts or, if there's none, the first in PATH: a host may have a package's and
-// a bundle's. The unit's files tell it in a plan and in an image's root file system, too; systemd tells users who may not read them.
+// a bundle's. The unit's files tell it in a plan and in an image's root file system, too. For a user who may not read them, systemd does.
 func kubeletPath(ctx context.Context, h View) (string, error) {
 	if path, _ := thisnode.KubeletProgram(h); isKubelet(h, path) {
 		return path, nil

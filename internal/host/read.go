@@ -37,8 +37,8 @@ type PathReader interface {
 	// the paths it returns begin with dir as given. A missing directory has none.
 	Mounts(dir string) ([]string, error)
 	// SurvivesRemoval reports whether RemoveTree will empty a directory but keep it: a mount point, a symlink to another
-	// directory, a directory on a read-only file system, or one that existed before EnsureDir narrowed its mode; RemoveTree then gives
-	// it that mode back. It returns an error where RemoveTree will refuse a symlink.
+	// directory, or a directory that existed before EnsureDir narrowed its mode; RemoveTree then gives it that mode back. It's also
+	// true on a read-only file system, where nothing can be removed. It returns an error where RemoveTree will refuse a symlink.
 	SurvivesRemoval(path string) (bool, error)
 	// CreatedBySlipway reports whether Slipway created a file or directory; false where the file system can't keep that note (an
 	// extended attribute).

@@ -92,7 +92,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 			return own, err
 		}
 		switch {
-		case bundled && isUnitOfBundle(env.Host, state.Fragment, r.unit):
+		case bundled && isBundlesPlace(env.Host, state.Fragment, containerd.Unit):
 			own.owner = bundledRuntime
 			if kubelets == "" {
 				return own, nil
@@ -111,7 +111,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 	return chooseRuntime(ctx, env, kubelets, found)
 }
 
-// namedRuntime is a runtime of the operator's at a socket. Its unit is known if it's one of the usual ones.
+// namedRuntime is a runtime of the operator's at a socket. Its unit is known if it's one of the usual ones, and nothing else answers.
 func namedRuntime(ctx context.Context, env *step.Env, socket string) (hostRuntime, error) {
 	r := hostRuntime{socket: socket, owner: foreignRuntime}
 	for _, known := range knownRuntimes() {
@@ -122,7 +122,8 @@ func namedRuntime(ctx context.Context, env *step.Env, socket string) (hostRuntim
 		if err != nil {
 			return r, err
 		}
-		if state.LoadState == "loaded" {
+		_, silent := env.Host.RuntimeInfo(ctx, socket)
+		if state.ActiveState == "active" || state.LoadState == "loaded" && silent != nil {
 			r.unit = known.unit
 		}
 	}

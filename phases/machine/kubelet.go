@@ -6,6 +6,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -27,16 +28,16 @@ import (
 // runKubelet makes the unit start the bundle's kubelet, whatever a package has installed. It's enabled but not started: init and
 // join start it with its settings.
 func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
-	if p.program("kubelet") == nil || hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion) {
+	if !p.startsKubelet(ctx, env) {
 		return p.enableInstalled(ctx, env)
+	}
+	if err := p.refuseHidden(ctx, env); err != nil {
+		return err
 	}
 	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(bundledKubelet), Mode: kubeletconfig.UnitMode}
 	changed, err := ensureFiles(ctx, env, dropIn)
 	if err == nil {
 		err = reloadFor(ctx, env, node.KubeletUnit, changed)
-	}
-	if err == nil {
-		err = p.checkStarted(env)
 	}
 	if err != nil {
 		return err
@@ -50,13 +51,13 @@ func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 // bundledKubelet is the path of a bundle's kubelet.
 const bundledKubelet = programDir + "/kubelet"
 
-// checkStarted refuses a drop-in that systemd reads after the bundle's, and that has another kubelet's command. The operator's edits
-// of the bundle's own drop-in are fine. It asks the files, because systemd doesn't know those of a plan.
-func (p *Prepare) checkStarted(env *step.Env) error {
+// refuseHidden refuses a drop-in that systemd reads after the bundle's, and that has another kubelet's command. Other programs may
+// start the bundle's. It asks the files, because systemd doesn't know those of a plan.
+func (p *Prepare) refuseHidden(ctx context.Context, env *step.Env) error {
 	const own = kubeletconfig.DropInPath
 	path, file := thisnode.KubeletProgram(env.Host)
 	name := filepath.Base(file)
-	if path == bundledKubelet || filepath.Ext(name) != ".conf" || name <= filepath.Base(own) {
+	if path == "" || filepath.Ext(name) != ".conf" || name <= filepath.Base(own) || isSameFile(env.Host, path, bundledKubelet) || !p.startsKubelet(ctx, env) {
 		return nil
 	}
 	remedy := "remove it, or rename it so that its name sorts before " + filepath.Base(own)
@@ -64,8 +65,23 @@ func (p *Prepare) checkStarted(env *step.Env) error {
 		remedy = "hide it with `ln -s /dev/null " + filepath.Join(dir, name) + "`, or " + remedy
 	}
 	return fault.New(
-		"systemd would not start the bundle's kubelet: ExecStart in "+file+" takes precedence over "+own+", and does not name "+bundledKubelet,
+		"systemd would not start the bundle's kubelet: ExecStart in "+file+" takes precedence over "+own+", and starts "+path,
 		remedy+", then run the same command again; to keep it, skip the phase with --skip-phases="+p.phase("kubelet"))
+}
+
+// isSameFile reports whether two paths lead to the same file.
+func isSameFile(h host.FileReader, a, b string) bool {
+	if a == b {
+		return true
+	}
+	infoA, errA := h.Stat(a)
+	infoB, errB := h.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// startsKubelet reports whether the bundle has a kubelet, and this host's unit isn't to start its own of the same version.
+func (p *Prepare) startsKubelet(ctx context.Context, env *step.Env) bool {
+	return p.program("kubelet") != nil && !hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion)
 }
 
 // restartReplaced restarts a kubelet whose program or settings were replaced, now or by an earlier run, after which it doesn't

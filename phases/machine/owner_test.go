@@ -247,8 +247,8 @@ func TestPrepareLaterDropIn(t *testing.T) {
 		want       []string
 	}{
 		"Fedora's":        {packages + "kubeadm.conf", command("/usr/bin/kubelet"), []string{packages + "kubeadm.conf", "`ln -s /dev/null " + admins + "kubeadm.conf`", "20-slipway.conf", "--skip-phases=kubelet"}},
-		"systemctl's":     {admins + "override.conf", command("-/usr/bin/kubelet"), []string{admins + "override.conf", "20-slipway.conf", "/usr/local/bin/kubelet"}},
-		"a script":        {admins + "90-own.conf", command("/opt/start"), []string{admins + "90-own.conf"}},
+		"systemctl's":     {admins + "override.conf", command("-/usr/bin/kubelet"), []string{admins + "override.conf", "20-slipway.conf", "/usr/bin/kubelet"}},
+		"a script":        {admins + "90-own.conf", command("/opt/start"), nil},
 		"an earlier one":  {packages + "10-kubeadm.conf", command("/usr/bin/kubelet"), nil},
 		"other settings":  {admins + "override.conf", "[Service]\nNice=1\n", nil},
 		"the bundle's":    {admins + "override.conf", command("/usr/bin/numactl -N 0 /usr/local/bin/kubelet"), nil},
@@ -265,7 +265,7 @@ func TestPrepareLaterDropIn(t *testing.T) {
 			p, env := &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true}, h.env(&bytes.Buffer{})
 			env.Host = plan.NewOverlay(h, func(host.Action) {})
 			fact.Error(t, step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true}), tt.want...)
-			if tt.want == nil { // a shell finds the package's first
+			if tt.want == nil && name != "a script" { // a shell finds the package's first
 				t.Setenv("PATH", "/usr/bin:/usr/local/bin")
 				h.On.LookPath = func(name string) (string, error) { return "/usr/bin/" + name, nil }
 				if v, err := preflight.InstalledKubelet(t.Context(), env.Host); !errors.Is(err, host.ErrNotInPlan) {
@@ -273,8 +273,12 @@ func TestPrepareLaterDropIn(t *testing.T) {
 				}
 				h.On.LookPath = h.lookPath
 			}
+			before := hostTree(t, root)
 			_, err := h.prepare(t, p)
 			fact.Error(t, err, tt.want...)
+			if diff := cmp.Diff(before, hostTree(t, root)); (diff == "") == (tt.want == nil) {
+				t.Errorf("changed:\n%s", diff)
+			}
 			if enabled := slices.Contains(h.Orders(), "enable "+node.KubeletUnit); enabled == (tt.want != nil) {
 				t.Errorf("did %q", h.Orders())
 			}

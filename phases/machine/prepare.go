@@ -93,6 +93,11 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
+	if !slices.Contains(env.Machine.SkipPhases, "kubelet") {
+		if err := p.refuseHidden(ctx, env); err != nil {
+			pending.refused = append(pending.refused, err)
+		}
+	}
 	parameters, err := wantedParameters(env.Host)
 	if err != nil {
 		return err

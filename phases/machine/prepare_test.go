@@ -60,30 +60,47 @@ func (h *bareHost) plan(t *testing.T, p *Prepare) []string {
 
 // TestPreparePlanIsTrue compares a plan with its run, and runs again, which does nothing.
 func TestPreparePlanIsTrue(t *testing.T) {
-	h, _ := newBareHost(t)
-	p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: []containerd.Mirror{{Registry: "registry.k8s.io", URL: "https://mirror.example"}}}
-	planned := h.plan(t, p)
-	var out bytes.Buffer
-	var done []string
-	env := h.env(&out)
-	env.Host = plan.NewRecorder(h, func(a host.Action) { done = append(done, a.String()) })
-	if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true}); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
+	for name, change := range map[string]func(t *testing.T, root string){
+		"usual": func(*testing.T, string) {}, "separate /usr/local/lib": separateLib,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			change(t, root)
+			p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: []containerd.Mirror{{Registry: "registry.k8s.io", URL: "https://mirror.example"}}}
+			planned := h.plan(t, p)
+			var out bytes.Buffer
+			var done []string
+			env := h.env(&out)
+			env.Host = plan.NewRecorder(h, func(a host.Action) { done = append(done, a.String()) })
+			if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true}); err != nil {
+				t.Fatalf("%v\n%s", err, out.String())
+			}
+			if diff := cmp.Diff(planned, done); diff != "" {
+				t.Errorf("the plan and the run differ (-plan +run):\n%s", diff)
+			}
+			if len(done) < 25 {
+				t.Errorf("%d actions only: %v", len(done), done)
+			}
+			if again := h.plan(t, p); len(again) > 0 {
+				t.Errorf("a plan for a prepared host: %v", again)
+			}
+			jobs := slices.Clone(h.Orders())
+			h.mustPrepare(t, p)
+			if diff := cmp.Diff(jobs, h.Orders()); diff != "" {
+				t.Errorf("a second run did something:\n%s", diff)
+			}
+		})
 	}
-	if diff := cmp.Diff(planned, done); diff != "" {
-		t.Errorf("the plan and the run differ (-plan +run):\n%s", diff)
+}
+
+// separateLib moves /usr/local/lib elsewhere, where systemd may not find it at boot.
+func separateLib(t *testing.T, root string) {
+	t.Helper()
+	lib, elsewhere := filepath.Join(root, "/usr/local/lib"), filepath.Join(root, "elsewhere")
+	if err := os.Rename(lib, elsewhere); err != nil {
+		phasetest.Fatal(t, os.Mkdir(elsewhere, 0o755))
 	}
-	if len(done) < 25 {
-		t.Errorf("%d actions only: %v", len(done), done)
-	}
-	if again := h.plan(t, p); len(again) > 0 {
-		t.Errorf("a plan for a prepared host: %v", again)
-	}
-	jobs := slices.Clone(h.Orders())
-	h.mustPrepare(t, p)
-	if diff := cmp.Diff(jobs, h.Orders()); diff != "" {
-		t.Errorf("a second run did something:\n%s", diff)
-	}
+	phasetest.Fatal(t, os.Symlink("../../elsewhere", lib))
 }
 
 func TestHostResetRestores(t *testing.T) {
@@ -123,29 +140,36 @@ func (h *bareHost) becomes(t *testing.T, root string, before []string) {
 	}
 }
 
-// TestPrepareWithSeparateLocal: systemd can't read a unit below a directory that it mounts at boot, so the units are in /etc.
-func TestPrepareWithSeparateLocal(t *testing.T) {
-	h, root := newBareHost(t)
-	phasetest.Fatal(t, os.Mkdir(filepath.Join(root, "elsewhere"), 0o755))
-	phasetest.Fatal(t, os.Symlink("../../elsewhere", filepath.Join(root, "/usr/local/lib")))
-	before, p := hostTree(t, root), &Prepare{Bundle: testBundle(t, "v1.37.2")}
-	h.mustPrepare(t, p)
-	for _, unit := range []string{containerd.Unit, node.KubeletUnit} {
-		if _, err := h.Lstat(earlyUnitDir + "/" + unit); err != nil {
-			t.Error(err)
+// TestPrepareWithSeparateLib: a bundle's units are in /etc then, even if an earlier release has put them elsewhere.
+func TestPrepareWithSeparateLib(t *testing.T) {
+	for _, earlier := range []bool{false, true} {
+		h, root := newBareHost(t)
+		before, p := hostTree(t, root), &Prepare{Bundle: testBundle(t, "v1.37.2")}
+		if earlier {
+			h.mustPrepare(t, p)
+		}
+		separateLib(t, root)
+		h.mustPrepare(t, p)
+		for _, unit := range []string{containerd.Unit, node.KubeletUnit} {
+			if state, err := h.unit(t.Context(), unit); err != nil || state.Fragment != earlyUnitDir+"/"+unit {
+				t.Errorf("%s is in %q: %v", unit, state.Fragment, err)
+			}
+		}
+		newer := h.plan(t, &Prepare{Bundle: testBundle(t, "v1.37.3")})
+		if !slices.ContainsFunc(newer, func(line string) bool { return strings.Contains(line, programDir+"/containerd") }) {
+			t.Errorf("its containerd counts as an operator's: a newer bundle's plan is %q", newer)
+		}
+		phasetest.Fatal(t, os.Mkdir(filepath.Join(root, earlyUnitDir, "other.service.d"), 0o755))
+		fixture.Put(t, root, earlyUnitDir+"/own.service", "an operator's")
+		before = append(before, "/elsewhere", "/etc/systemd", earlyUnitDir, earlyUnitDir+"/other.service.d", earlyUnitDir+"/own.service=an operator's", "/usr/local/lib")
+		slices.Sort(before)
+		h.becomes(t, root, before)
+		for _, want := range []string{"disable containerd.service", "disable kubelet.service"} {
+			if !slices.Contains(h.Orders(), want) {
+				t.Errorf("%q is missing: %v", want, h.Orders())
+			}
 		}
 	}
-	if entries, err := h.ReadDir("/elsewhere"); err != nil || len(entries) > 0 {
-		t.Errorf("units are in the separate directory: %v %v", entries, err)
-	}
-	if again := h.plan(t, p); len(again) > 0 {
-		t.Errorf("a plan for a prepared host: %v", again)
-	}
-	newer := h.plan(t, &Prepare{Bundle: testBundle(t, "v1.37.3")})
-	if !slices.ContainsFunc(newer, func(line string) bool { return strings.Contains(line, programDir+"/containerd") }) {
-		t.Errorf("its containerd counts as an operator's: a newer bundle's plan is %q", newer)
-	}
-	h.becomes(t, root, before)
 }
 
 func hostTree(t *testing.T, root string) []string {
@@ -393,20 +417,28 @@ func TestPrepareFindsNamedRuntime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		named, kubelet string // sockets
 		packaged       bool   // containerd is a package's
+		beside         bool   // CRI-O's unit is where a bundle's was
 		want           runtimeOwner
 		unit           string
 	}{
-		"named":                   {named: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
-		"a kubelet's":             {kubelet: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
-		"a kubelet's other":       {kubelet: "unix:///var/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
-		"a kubelet's other, /run": {kubelet: "/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
-		"named, in /run":          {named: "unix:///run/crio/crio.sock", want: foreignRuntime, unit: "crio.service"},
-		"named, without a unit":   {named: "unix:///run/cri-dockerd.sock", want: foreignRuntime},
-		"none yet":                {named: "unix://" + config.KnownSockets()[0], want: noRuntime, unit: containerd.Unit},
-		"neither, with one":       {want: foreignRuntime, unit: "crio.service"},
+		"named":                    {named: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
+		"a kubelet's":              {kubelet: containerd.Socket, packaged: true, want: foreignRuntime, unit: containerd.Unit},
+		"a kubelet's other":        {kubelet: "unix:///var/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"a kubelet's other, /run":  {kubelet: "/run/crio/crio.sock", packaged: true, want: foreignRuntime, unit: "crio.service"},
+		"named, in /run":           {named: "unix:///run/crio/crio.sock", want: foreignRuntime, unit: "crio.service"},
+		"named, without a unit":    {named: "unix:///run/cri-dockerd.sock", want: foreignRuntime},
+		"none yet":                 {named: "unix://" + config.KnownSockets()[0], want: noRuntime, unit: containerd.Unit},
+		"beside a bundle's former": {beside: true, want: foreignRuntime, unit: "crio.service"},
+		"neither, with one":        {want: foreignRuntime, unit: "crio.service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, root := newBareHost(t)
+			crio := crio
+			if tt.beside {
+				crio.Fragment, h.reloaded = unitDir+"/crio.service", true
+				fixture.Put(t, root, crio.Fragment, "[Service]\n")
+				fixture.Put(t, root, "/var/lib/slipway/host.json", `{"prepared": true, "containerd": true}`)
+			}
 			h.Has.Units["crio.service"] = crio
 			h.Has.Runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
 			if tt.packaged {

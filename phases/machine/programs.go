@@ -74,7 +74,7 @@ func (p *Prepare) putInPlace(ctx context.Context, env *step.Env, pending map[str
 	paths, units := make([]string, len(files)), false
 	for i, f := range files {
 		paths[i] = f.Path
-		units = units || filepath.Dir(f.Path) == unitDir
+		units = units || slices.Contains([]string{unitDir, earlyUnitDir}, filepath.Dir(f.Path))
 	}
 	if err := relabel(ctx, env, paths...); err != nil || !units {
 		return err
@@ -126,7 +126,7 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pend
 	if refusal != nil {
 		pending.refused = append(pending.refused, refusal)
 	}
-	packaged := kubelet.LoadState == "loaded" && !isUnitOfBundle(env.Host, kubelet.Fragment, node.KubeletUnit)
+	packaged := kubelet.LoadState == "loaded" && !isBundlesPlace(env.Host, kubelet.Fragment, node.KubeletUnit)
 	pending.files = map[string]host.SetFile{}
 	for _, part := range p.parts() {
 		f, ok := fileOf(env.Host, part)

@@ -62,21 +62,24 @@ func runResetUnits(ctx context.Context, env *step.Env) error {
 		}
 	}
 	for _, unit := range record.Enabled {
-		if err := disable(ctx, env, unit, record.UnitFiles[unit], own); err != nil {
+		if err := disable(ctx, env, unit, record, own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// disable disables an enabled unit, unless somebody has put another in its place. Earlier releases didn't record the file.
-func disable(ctx context.Context, env *step.Env, unit, file string, ownContainerd bool) error {
+// disable disables an enabled unit, unless somebody has put another in its place. Earlier releases didn't record the file, or had put the
+// unit elsewhere.
+func disable(ctx context.Context, env *step.Env, unit string, record prepared, ownContainerd bool) error {
 	state, err := unitState(ctx, env, unit)
 	if err != nil {
 		return err
 	}
-	fromBundle := unit == containerd.Unit && (file == "" || isUnitOfBundle(env.Host, file, unit))
-	theirs := file != "" && state.Fragment != file || fromBundle && !ownContainerd
+	file := record.UnitFiles[unit]
+	fromBundle := unit == containerd.Unit && (file == "" || file == filepath.Join(unitDir, unit) || record.Containerd && slices.Contains(unitPaths(unit), file))
+	replaced := file != "" && state.Fragment != file && !env.Host.CreatedBySlipway(state.Fragment)
+	theirs := replaced || fromBundle && !ownContainerd
 	if theirs && state.LoadState == "loaded" {
 		env.UI.Printf("Leaving %s enabled: another file has taken the place of its unit file", unit)
 		return nil

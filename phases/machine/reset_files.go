@@ -49,6 +49,7 @@ func runResetFiles(ctx context.Context, env *step.Env) error {
 	for _, dir := range []string{programDir, cniDir, unitDir, containerd.ConfDir} {
 		r.removeIn(dir, "")
 	}
+	r.removeEarlyUnits()
 	r.removeIn(containerd.CertsDir, "hosts.toml")
 	for _, path := range preparedFiles() {
 		r.removeFile(path)
@@ -176,6 +177,20 @@ func (r *fileReset) removeIn(dir, name string) {
 		}
 	}
 	r.addError(r.removeEmpty(dir))
+}
+
+// removeEarlyUnits removes a bundle's units among others. The units slipway-… are a node's.
+func (r *fileReset) removeEarlyUnits() {
+	entries, err := r.Host.ReadDir(earlyUnitDir)
+	r.addError(host.IgnoreMissing(err))
+	for _, e := range entries {
+		path := filepath.Join(earlyUnitDir, e.Name())
+		if _, leftover := host.LeftoverOf(e.Name()); leftover {
+			r.addError(r.Host.Remove(path))
+		} else if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), "slipway-") {
+			r.removeFile(path)
+		}
+	}
 }
 
 // removeFile removes an unedited file of Slipway's, and the directories made for it.
