@@ -34,7 +34,7 @@ func badFlag(o *observation) []symptom {
 		f.Message = "does not accept one of its flags"
 		f.Remedy = "fix extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
 		if src.subject == kubeletName {
-			f.Remedy = "fix nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet, and run the same command again"
+			f.Remedy = "fix nodeRegistration.kubeletExtraArgs, or KUBELET_EXTRA_ARGS in /etc/default/kubelet or /etc/sysconfig/kubelet, and run the same command again"
 		} else if p := o.pod(src.subject); p != nil {
 			f.Message += " (" + p.path + ")"
 		}

@@ -78,7 +78,7 @@ func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []b
 	})
 	if len(others) > 0 {
 		slices.Sort(others)
-		c.gap("kubelets", "flags", "look there at /var/lib/kubelet/kubeadm-flags.env, /etc/default/kubelet and the drop-ins of kubelet.service",
+		c.gap("kubelets", "flags", "look there at /var/lib/kubelet/kubeadm-flags.env, /etc/default/kubelet or /etc/sysconfig/kubelet, and the drop-ins of kubelet.service",
 			"the flags of these kubelets were not checked, because the API does not show them: %s", strings.Join(others, ", "))
 	}
 	return found
