@@ -81,8 +81,8 @@ func controlPlaneRecord(ctx context.Context, env *step.Env) (upgrading.Record, e
 		return r, err
 	}
 	// If this host's etcd has lost its data, the upgrade reports it elsewhere.
-	if data, err := node.ReadEtcdData(env); err == nil && data.Log != "" {
-		r.EtcdCluster = EtcdID(data.Cluster)
+	if id, err := node.OwnEtcdCluster(env); err == nil && id != 0 {
+		r.EtcdCluster = EtcdID(id)
 	}
 	return r, nil
 }

@@ -249,7 +249,7 @@ func (p *podEdits) split() {
 	e := p.edited
 	have, before, _ := e.pods()
 	mine, made := have.DeepCopy().Spec.Containers[0], &before.Spec.Containers[0]
-	was := made.Command
+	was := before.DeepCopy()
 	made.Command, made.Env, made.Image, made.Ports, made.VolumeMounts = mine.Command, mine.Env, mine.Image, mine.Ports, mine.VolumeMounts
 	before.Spec.Volumes = have.DeepCopy().Spec.Volumes
 	p.protection.removeFrom(before, was)

@@ -30,6 +30,8 @@ type protection struct {
 	mounts []corev1.VolumeMount
 	// contested flags name other files than the ClusterConfiguration. They count as edits, though it may have named them before.
 	contested []manifests.Flag
+	// moved says which directories of etcd's data would change.
+	moved []string
 }
 
 // lostProtection compares the current static Pod, mine, with the upgrade's.
@@ -50,7 +52,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 	settled := func(name string) bool { return configured(name) || patched(name) } // a change, not a loss
 	there := slices.DeleteFunc(manifests.PodFlags(mine), func(f manifests.Flag) bool { return f.Begins(slices.Values(manifests.ProtectiveFlags)) == "" })
 	c := comparison{env, e.component, mine, before, wanted}
-	lost.mounts = c.lostMounts(there)
+	lost.mounts, lost.moved = c.lostMounts(there), c.moved()
 	for _, f := range there {
 		successor := successors[f.Begins(maps.Keys(successors))]
 		switch {
@@ -109,12 +111,12 @@ func (c *comparison) lostMounts(flags []manifests.Flag) (lost []corev1.VolumeMou
 
 // without returns e without the protection; nil if nothing else remains.
 func (p protection) without(e *editedPod) *editedPod {
-	if e == nil || len(p.flags)+len(p.mounts) == 0 {
+	if e == nil || len(p.flags)+len(p.mounts)+len(p.moved) == 0 {
 		return e
 	}
 	have, before, _ := e.pods()
 	p.contested = nil
-	p.removeFrom(have, before.Spec.Containers[0].Command)
+	p.removeFrom(have, before)
 	rest := editedPod{e.component, encoded(have), e.before, e.wanted}
 	if manifests.SameStaticPod(rest.have, e.before) {
 		return nil
@@ -122,8 +124,8 @@ func (p protection) without(e *editedPod) *editedPod {
 	return &rest
 }
 
-// removeFrom removes the protection from a Pod, and restores the original flags from was.
-func (p protection) removeFrom(pod *corev1.Pod, was []string) {
+// removeFrom removes the protection from a Pod, and restores the original flags, and etcd's directories, from was.
+func (p protection) removeFrom(pod, was *corev1.Pod) {
 	c := &pod.Spec.Containers[0]
 	for _, f := range slices.Concat(p.flags, p.contested) {
 		for _, word := range f.Words {
@@ -131,7 +133,7 @@ func (p protection) removeFrom(pod *corev1.Pod, was []string) {
 				c.Command = slices.Delete(c.Command, i, i+1)
 			}
 		}
-		for _, before := range manifests.FlagsNamed(manifests.FlagsOf(was), f.Name) {
+		for _, before := range manifests.FlagsNamed(manifests.FlagsOf(was.Spec.Containers[0].Command), f.Name) {
 			if !slices.ContainsFunc(manifests.FlagsOf(c.Command), before.Same) {
 				c.Command = append(c.Command, before.Words...)
 			}
@@ -144,10 +146,16 @@ func (p protection) removeFrom(pod *corev1.Pod, was []string) {
 			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		}
 	}
+	if len(p.moved) > 0 {
+		restoreDirs(pod, was)
+	}
 }
 
 // findings are errors that no flag ignores.
-func (p protection) findings(run, component string) []fault.Finding {
+func (p protection) findings(run, component string) (found []fault.Finding) {
+	if len(p.moved) > 0 {
+		found = append(found, p.movedFinding(run, component))
+	}
 	var lost []string
 	for _, f := range p.flags {
 		lost = append(lost, strings.Join(f.Words, " "))
@@ -156,14 +164,14 @@ func (p protection) findings(run, component string) []fault.Finding {
 		lost = append(lost, "the volume at "+m.MountPath)
 	}
 	if len(lost) == 0 {
-		return nil
+		return found
 	}
 	f := fault.NewFinding(fault.StaticPodProtection, fault.Error,
 		"keep it in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs and extraVolumes of the ClusterConfiguration; "+
 			"to give it up, take it out of the static Pod first, or put the new value there, and see that the component works and reads its data",
 		"%s would drop protection of data or access from the static Pod of %s: %s", run, component, strings.Join(lost, ", "))
 	f.Final = true
-	return []fault.Finding{f}
+	return append(found, f)
 }
 
 // RefuseLoss fails if the upgrade would drop protection, for runs of the phase without the checks.

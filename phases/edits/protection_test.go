@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -71,6 +72,15 @@ func TestProtection(t *testing.T) {
 	}
 	edit := func(list string) phasetest.FoundAs {
 		return phasetest.FoundAs{Name: "error StaticPodEdits", Facts: []string{server, list}}
+	}
+	etcdChange := func(list string) phasetest.FoundAs {
+		return phasetest.FoundAs{Name: "warning StaticPodEdits", Facts: []string{"etcd", "ClusterConfiguration"}, List: list}
+	}
+	inEtcd := func(old, text string) func(*testing.T, *phasetest.Stage) {
+		return func(t *testing.T, s *phasetest.Stage) { s.EditPod(t, "etcd", old, text) }
+	}
+	dataIn := func(dir string) func(*config.ClusterConfiguration) {
+		return func(c *config.ClusterConfiguration) { c.Etcd.Local.DataDir = dir }
 	}
 	sets := func(name, value string) func(*config.ClusterConfiguration) {
 		return func(c *config.ClusterConfiguration) {
@@ -147,6 +157,34 @@ func TestProtection(t *testing.T) {
 		}}, configure: func(c *config.ClusterConfiguration) {
 			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,EventRateLimit"})
 		}, want: []phasetest.FoundAs{guarded(server, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")}, kept: []string{flags}},
+
+		"etcd's data on another disk": {edits: []func(*testing.T, *phasetest.Stage){inEtcd("path: /var/lib/etcd\n", "path: /mnt/etcd\n")},
+			want: []phasetest.FoundAs{guarded("etcd", "/var/lib/etcd instead of /mnt/etcd")}, kept: []string{"etcd0+strategic.yaml"}},
+		"etcd's data on another disk beside what is in doubt": {edits: []func(*testing.T, *phasetest.Stage){inEtcd("path: /var/lib/etcd\n", "path: /mnt/etcd\n"), flagIn("etcd", "--max-txn-ops=512")},
+			want: []phasetest.FoundAs{guarded("etcd", "/var/lib/etcd instead of /mnt/etcd"), etcdChange("- --max-txn-ops=512")}, kept: []string{"etcd0+strategic.yaml"}},
+		"etcd's data in a restored directory": {edits: []func(*testing.T, *phasetest.Stage){inEtcd("--data-dir=/var/lib/etcd\n", "--data-dir=/var/lib/etcd/restored\n")},
+			want: []phasetest.FoundAs{guarded("etcd", "/var/lib/etcd instead of /var/lib/etcd/restored")}, kept: []string{"etcd0+json.yaml"}},
+		"etcd's data that the configuration has moved": {configure: dataIn("/srv/etcd"),
+			want: []phasetest.FoundAs{guarded("etcd", "/srv/etcd instead of /var/lib/etcd")}, kept: []string{"etcd0+json.yaml", "etcd0+strategic.yaml"}},
+		"etcd's log by a flag": {edits: []func(*testing.T, *phasetest.Stage){flagIn("etcd", "--wal-dir=/var/lib/etcd/log")},
+			want: []phasetest.FoundAs{guarded("etcd", "/var/lib/etcd/member/wal instead of /var/lib/etcd/log")}, kept: []string{"etcd0+json.yaml"}},
+		"etcd's log by a variable": {edits: []func(*testing.T, *phasetest.Stage){inEtcd("    image:", "    env: [{name: ETCD_WAL_DIR, value: /var/lib/etcd/log}]\n    image:")},
+			want: []phasetest.FoundAs{guarded("etcd", "/var/lib/etcd/member/wal instead of /var/lib/etcd/log")}, kept: []string{"etcd0+strategic.yaml"}},
+		"etcd's log by a mount": {edits: []func(*testing.T, *phasetest.Stage){
+			inEtcd("    volumeMounts:\n", "    volumeMounts:\n    - {mountPath: /var/lib/etcd/member/wal, name: log}\n"), inEtcd("  volumes:\n", "  volumes:\n  - {name: log, hostPath: {path: /mnt/log}}\n"),
+		}, want: []phasetest.FoundAs{guarded("etcd", "/var/lib/etcd/member/wal instead of /mnt/log")}, kept: []string{"etcd0+strategic.yaml"}},
+		"etcd's settings in a file": {edits: []func(*testing.T, *phasetest.Stage){flagIn("etcd", "--config-file=/etc/kubernetes/pki/etcd/etcd.yml")},
+			want: []phasetest.FoundAs{{Name: "error StaticPodProtection", Facts: []string{"/var/lib/etcd instead of ", "/etc/kubernetes/pki/etcd/etcd.yml"}}}, kept: []string{"etcd0+json.yaml"}},
+
+		// The same directories by other means aren't lost.
+		"etcd's data on the configuration's disk": {edits: []func(*testing.T, *phasetest.Stage){inEtcd("path: /var/lib/etcd\n", "path: /mnt/etcd\n")},
+			configure: dataIn("/mnt/etcd"), want: []phasetest.FoundAs{etcdChange("")}},
+		"etcd's data where the configuration's flag says": {edits: []func(*testing.T, *phasetest.Stage){flagIn("etcd", "--data-dir=/var/lib/etcd/restored"), inEtcd("    - --data-dir=/var/lib/etcd\n", "")},
+			configure: func(c *config.ClusterConfiguration) {
+				c.Etcd.Local.ExtraArgs = append(c.Etcd.Local.ExtraArgs, config.Arg{Name: "data-dir", Value: "/var/lib/etcd/restored"})
+			}},
+		"etcd's log in its usual place": {edits: []func(*testing.T, *phasetest.Stage){flagIn("etcd", "--wal-dir=/var/lib/etcd/member/wal")},
+			want: []phasetest.FoundAs{etcdChange("- --wal-dir=/var/lib/etcd/member/wal")}},
 
 		// The configuration's current settings aren't lost.
 		"a longer list in the configuration": {configure: func(c *config.ClusterConfiguration) {
@@ -245,15 +283,39 @@ func TestProtectionFromPatches(t *testing.T) {
 	}
 }
 
+// TestEtcdStaysInPlace: a patch can neither give etcd another directory than the one with its data, nor count as an edit if both are
+// the same.
+func TestEtcdStaysInPlace(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	s.Config.PatchesDir = "/patches"
+	s.Put(t, "/patches/etcd.yaml", "spec: {volumes: [{name: etcd-data, hostPath: {path: /mnt/etcd}}]}\n")
+	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env),
+		phasetest.FoundAs{Name: "error StaticPodProtection", Facts: []string{"etcd"}, List: "/mnt/etcd instead of /var/lib/etcd"})
+	s.EditPod(t, manifests.EtcdName, "path: /var/lib/etcd\n", "path: /mnt/etcd\n")
+	phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env))
+	phasetest.Fatal(t, RefuseLoss(t.Context(), s.Env))
+	s.Config.PatchesDir = ""
+	fact.Error(t, RefuseLoss(t.Context(), s.Env), "StaticPodProtection", "/var/lib/etcd", "/mnt/etcd", "etcd.local.dataDir")
+	s.Config.Upgrade.Etcd = false
+	phasetest.Fatal(t, RefuseLoss(t.Context(), s.Env))
+}
+
 // TestProtectionIsNotIgnored: whichever check asks, the error stays and keeps its name.
 func TestProtectionIsNotIgnored(t *testing.T) {
-	s := phasetest.PlaneToUpgrade(t)
-	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
-	for _, ignore := range []string{"all", "StaticPodEdits", fault.StaticPodProtection} {
-		ask := []preflight.Check{{Name: ignore, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return StaticPodFindings(ctx, s.Env) }}}
-		report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
-		if len(report[fault.Error]) != 1 || report[fault.Error][0].Name != fault.StaticPodProtection || !report[fault.Error][0].Final {
-			t.Errorf("ignoring %s: %v", ignore, phasetest.InWords(report[fault.Error]))
+	for name, edit := range map[string]func(*testing.T, *phasetest.Stage){
+		"audit": flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml"),
+		"etcd's data": func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, manifests.EtcdName, "path: /var/lib/etcd\n", "path: /mnt/etcd\n")
+		},
+	} {
+		s := phasetest.PlaneToUpgrade(t)
+		edit(t, s)
+		for _, ignore := range []string{"all", "StaticPodEdits", fault.StaticPodProtection} {
+			ask := []preflight.Check{{Name: ignore, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return StaticPodFindings(ctx, s.Env) }}}
+			report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
+			if len(report[fault.Error]) != 1 || report[fault.Error][0].Name != fault.StaticPodProtection || !report[fault.Error][0].Final {
+				t.Errorf("%s, ignoring %s: %v", name, ignore, phasetest.InWords(report[fault.Error]))
+			}
 		}
 	}
 }
