@@ -26,10 +26,11 @@ const (
 	otherCA     = "ca-mismatch"
 )
 
-// pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own or the other side.
+// pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own or the other side. The kubelet's is
+// in the target.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
-	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, "client-ca-file"},
-	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", apiServerPod, "client-ca-file"},
+	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, ""}, // checkKubeconfig has the CAs of its clients
+	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", kubeletName, ""},
 	{apiServerPod, "proxy-client-cert-file", "proxy-client-key-file", apiServerPod, "requestheader-client-ca-file"},
 	{apiServerPod, "etcd-certfile", "etcd-keyfile", apiServerPod, "etcd-cafile"},
 	{apiServerPod, "etcd-certfile", "etcd-keyfile", etcdPod, "trusted-ca-file"},
@@ -46,11 +47,13 @@ func (o *observation) certificateFaults() []symptom {
 	}
 	o.checked = true
 	for _, row := range pairFlags {
-		p, ca := o.pod(row.pod), o.pod(row.caPod)
-		if p == nil || ca == nil {
+		p, ca, accepts := o.pod(row.pod), o.pod(row.caPod), o.t.ClientCA
+		if p == nil || ca == nil && row.caPod != kubeletName {
 			continue
 		}
-		accepts := ca.file(row.ca)
+		if ca != nil {
+			accepts = ca.file(row.ca)
+		}
 		if row.ca == "etcd-cafile" && o.pod(etcdPod) == nil { // an etcd elsewhere may accept another CA than its servers' own
 			o.readCredential(row.pod, accepts)
 			accepts = ""
@@ -205,8 +208,8 @@ func (o *observation) checkKubeconfig(path string) {
 		if o.joining(path) {
 			return
 		}
-		where = file
-		if cert = o.readCredential(subject, file); cert == nil {
+		where = kubeconfig.Resolve(path, file)
+		if cert = o.readCredential(subject, where); cert == nil {
 			return
 		}
 	}
@@ -233,9 +236,7 @@ func (o *observation) trustedBy(path string, data []byte) ([]*x509.Certificate, 
 	if err != nil || file == "" {
 		return trusted, err
 	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(path), file)
-	}
+	file = kubeconfig.Resolve(path, file)
 	if data, err = o.h.ReadFile(file); err != nil {
 		return nil, nil //nolint:nilerr // perhaps it's only in the container
 	}
@@ -280,6 +281,7 @@ func (o *observation) checkServed(subject, path string, trusted []*x509.Certific
 		return
 	}
 	if chain, err := certs.ParseChain(data); err == nil && !leadsTo(chain, trusted) {
-		o.fault(otherCA, subject, path, "%s does not trust the CA that signed %s", path, served)
+		o.fault(otherCA, subject, path, "%s (issued by %q) is not signed by a CA that %s trusts (%q)",
+			served, chain[0].Issuer.String(), path, trusted[0].Subject.String())
 	}
 }

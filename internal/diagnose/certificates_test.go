@@ -115,6 +115,18 @@ func (h *fakeHost) externalEtcd(servers, clients authority) {
 	h.put("/pki/e.key", string(key))
 }
 
+// asksKubelets gives the API server a certificate for kubelets, and this host's kubelet the CA of its clients.
+func (h *fakeHost) asksKubelets(ca, signer, clients authority) {
+	h.certified(ca)
+	h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/pki/ca.crt", "--tls-cert-file=/pki/a.crt", "--tls-private-key-file=/pki/a.key",
+		"--kubelet-client-certificate=/pki/k.crt", "--kubelet-client-key=/pki/k.key")
+	cert, key := signer.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
+	h.put("/pki/k.crt", string(cert))
+	h.put("/pki/k.key", string(key))
+	h.clientCA = "/etc/kubernetes/clients.crt"
+	h.put(h.clientCA, string(certs.EncodeCerts(clients.cert)))
+}
+
 const unknownAuthority = `E1121 "x" err="tls: failed to verify certificate: x509: certificate signed by unknown authority"`
 
 func certificateRows() []row {
@@ -150,12 +162,31 @@ func certificateRows() []row {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11"))
 		}, "", false},
-		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `kube-apiserver, kubelet.conf; /pki/a.crt (issued by "CN=another"); /pki/ca.crt ("CN=ours")`, false},
+		{"ca-mismatch", "of the API server", complained(func(h *fakeHost) { h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")) }), `kubelet.conf; /pki/a.crt (issued by "CN=another"); /etc/kubernetes/kubelet.conf; ("CN=ours")`, false},
 		{"ca-mismatch", "of the kubelet", complained(func(h *fakeHost) { h.kubeconfig(newCA("ours"), other, time.Hour) }), `/etc/kubernetes/kubelet.conf (issued by "CN=another"); /pki/ca.crt ("CN=ours"); /pki/a.crt`, false},
 		{"ca-mismatch", "with a load balancer's own CA", complained(func(h *fakeHost) { h.kubeconfig(other, ca, time.Hour) }), "", false},
 		{"ca-mismatch", "a CA in a file", complained(func(h *fakeHost) { h.trustsFile(ca, ca) }), "", false},
 		{"certificate", "a CA in a file", complained(func(h *fakeHost) { h.trustsFile(ca, ca) }), "", false},
 		{"ca-mismatch", "another CA in a file", complained(func(h *fakeHost) { h.trustsFile(newCA("ours"), ca) }), "kubelet.conf; /pki/a.crt", false},
+		{"ca-mismatch", "of a serving CA apart, which the kubelet trusts, too", complained(func(h *fakeHost) {
+			h.serve(other.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11"))
+			h.trustsFile(ca, ca)
+			h.put("/etc/kubernetes/trusted.crt", string(certs.EncodeCerts(ca.cert, other.cert)))
+		}), "", false},
+		{"ca-mismatch", "of a CA for the kubelets' clients", complained(func(h *fakeHost) { h.asksKubelets(ca, other, other) }), "", false},
+		{"ca-mismatch", "of a CA for the kubelets' clients, unknown", complained(func(h *fakeHost) {
+			h.asksKubelets(ca, other, other)
+			h.clientCA = ""
+		}), "", false},
+		{"ca-mismatch", "of another CA for the kubelets' clients", complained(func(h *fakeHost) { h.asksKubelets(ca, ca, other) }), `kube-apiserver; /pki/k.crt (issued by "CN=ours"); /etc/kubernetes/clients.crt ("CN=another")`, false},
+		{"certificate", "of the kubelet, in a file named from its kubeconfig's directory", complained(func(h *fakeHost) {
+			h.kubeconfig(ca, ca, time.Hour)
+			text := fixture.Get(h.t, h.Root, "/etc/kubernetes/kubelet.conf")
+			before, _, _ := strings.Cut(text, "client-certificate-data")
+			h.put("/etc/kubernetes/kubelet.conf", before+"client-certificate: pki/k.crt, client-key: pki/k.crt}}]\n")
+			cert, _ := ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")
+			h.put("/etc/kubernetes/pki/k.crt", string(cert))
+		}), "/etc/kubernetes/pki/k.crt; 2026-11-21T08:01:00Z", false},
 		{"ca-mismatch", "of an external etcd's clients", complained(func(h *fakeHost) { h.externalEtcd(other, ca) }), "", false},
 		{"certificate", "an external etcd's CA", complained(func(h *fakeHost) {
 			h.externalEtcd(other, ca)
@@ -180,7 +211,7 @@ func certificateRows() []row {
 			between.cert = sign(between.cert, other.cert, between.key, other.key)
 			cert, key := between.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.11")
 			h.serve(append(cert, certs.EncodeCerts(between.cert)...), key)
-		}), `/pki/a.crt (issued by "CN=between"); /pki/ca.crt ("CN=ours")`, false},
+		}), `/pki/a.crt (issued by "CN=between"); /etc/kubernetes/kubelet.conf; ("CN=ours")`, false},
 		{"clock", "a little behind a certificate", func(h *fakeHost) {
 			h.certified(ca)
 			h.serve(ca.leaf(at.Add(2*time.Second), time.Hour, "192.0.2.11"))
@@ -232,7 +263,7 @@ func TestPathsInContainers(t *testing.T) {
 		"elsewhere, for another address": {func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }, "/pki/a.crt | 192.0.2.11"},
 		"elsewhere, with another CA": {func(h *fakeHost) {
 			h.put("/pki/ca.crt", string(certs.EncodeCerts(newCA("another").cert)))
-		}, "/pki/a.crt | /pki/ca.crt"},
+		}, "kubelet.conf | /pki/ca.crt"},
 		"in the image": {hurt: func(h *fakeHost) {
 			h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/image/ca.crt", "--tls-cert-file=/image/a.crt", "--tls-private-key-file=/image/a.key")
 		}},

@@ -41,6 +41,8 @@ type Target struct {
 	// Serving is the serving certificate that the kubelet has from the cluster; empty if it signs its own, and while a phase
 	// waits, which never needs it.
 	Serving string
+	// ClientCA has the CAs whose clients the kubelet accepts; empty if that's unknown, and while a phase waits, which never needs it.
+	ClientCA string
 	// Since excludes older lines of the kubelet's journal, and containers that ended earlier.
 	Since time.Time
 	// Etcd asks the members of this control plane's etcd for their health; nil if it must not ask them, as while a phase waits.

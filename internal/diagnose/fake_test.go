@@ -30,16 +30,17 @@ var at = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 // fakeHost is a node's host. A healthy one has no problems.
 type fakeHost struct {
 	*stage.Host
-	t       *testing.T
-	absent  map[string]bool // images
-	names   map[string]bool // names that don't resolve
-	answers map[string]error
-	bodies  map[string]string
-	apart   time.Duration // of the API server's clock
-	serving string        // the kubelet's serving certificate of the cluster
-	probe   string        // the liveness probes of Pods added from then on
-	pki     string        // where Pods added from then on have this host's /pki; /pki if empty
-	members []etcd.Health
+	t        *testing.T
+	absent   map[string]bool // images
+	names    map[string]bool // names that don't resolve
+	answers  map[string]error
+	bodies   map[string]string
+	apart    time.Duration // of the API server's clock
+	serving  string        // the kubelet's serving certificate of the cluster
+	clientCA string        // of the kubelet's clients
+	probe    string        // the liveness probes of Pods added from then on
+	pki      string        // where Pods added from then on have this host's /pki; /pki if empty
+	members  []etcd.Health
 }
 
 const (
@@ -193,7 +194,7 @@ func (h *fakeHost) date(context.Context, host.Probe) (time.Time, error) { return
 func (h *fakeHost) target(waiting bool) Target {
 	return Target{
 		Socket: socket, Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: manifestDir,
-		Since: at.Add(-10 * time.Second), Waiting: waiting, Serving: h.serving,
+		Since: at.Add(-10 * time.Second), Waiting: waiting, Serving: h.serving, ClientCA: h.clientCA,
 		Etcd: func(context.Context) ([]etcd.Health, error) { return h.members, nil },
 	}
 }

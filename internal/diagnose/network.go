@@ -119,7 +119,7 @@ func (o *observation) servers() map[string]string {
 		if err != nil {
 			continue
 		}
-		server, _, err := kubeconfig.Server(data)
+		server, err := kubeconfig.URL(data)
 		if u, parseErr := url.Parse(server); err == nil && parseErr == nil && u.Hostname() != "" {
 			hosts[path] = u.Hostname()
 		}
@@ -190,7 +190,7 @@ func (o *observation) serverOf() string {
 		if err != nil {
 			continue
 		}
-		if server, _, err := kubeconfig.Server(data); err == nil {
+		if server, err := kubeconfig.URL(data); err == nil {
 			return strings.TrimSuffix(server, "/")
 		}
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubeconfig makes and reads a node's kubeconfig files, each described by a row of certs.Table. Build makes one from a
-// Spec, Check says why one doesn't fit, Server and CAs read one, and AtServer and TrustCAs change one. It does no I/O;
-// internal/pki reads and writes the files.
+// Spec, Check says why one doesn't fit, Server and CAs read one, and AtServer and TrustCAs change one. It does no I/O
+// of its own; internal/pki reads and writes the files.
 package kubeconfig
 
 import (

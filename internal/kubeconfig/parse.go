@@ -6,8 +6,10 @@ package kubeconfig
 import (
 	"cmp"
 	"crypto/x509"
+	"io/fs"
 	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -54,18 +56,78 @@ func parse(data []byte) (*parsed, error) {
 	return file, nil
 }
 
-// Server returns the API's URL and CAs from a kubeconfig file or from ConfigMap kube-public/cluster-info. A file without a
-// current context must have exactly one cluster.
+// Server returns the API's URL and CAs from a kubeconfig file that contains these, or from ConfigMap kube-public/cluster-info. A file
+// without a current context must have exactly one cluster.
 func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
+	return ServerAt("", data, nil)
+}
+
+// ServerAt is Server for the file at path, which may name another file with the CAs.
+func ServerAt(path string, data []byte, read func(path string) ([]byte, error)) (url string, ca []*x509.Certificate, err error) {
 	file, at, err := withCluster(data)
 	if err != nil {
 		return "", nil, err
 	}
 	cluster := file.Clusters[at].Cluster
-	if ca, err = certs.ParseCerts(cluster.CertificateAuthorityData); err != nil {
-		return "", nil, errors.Wrap(err, "certificate-authority-data")
+	field, text := "certificate-authority-data", cluster.CertificateAuthorityData
+	if len(text) == 0 && cluster.CertificateAuthority != "" && read != nil {
+		named := Resolve(path, cluster.CertificateAuthority)
+		field = "certificate-authority " + named
+		text, err = read(named)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("does not exist") // the kubeconfig file does
+		}
+	}
+	if err == nil {
+		ca, err = certs.ParseCerts(text)
+	}
+	if err != nil {
+		return "", nil, errors.Wrap(err, field)
 	}
 	return cluster.Server, ca, nil
+}
+
+// URL is Server without the CAs.
+func URL(data []byte) (string, error) {
+	file, at, err := withCluster(data)
+	if err != nil {
+		return "", err
+	}
+	return file.Clusters[at].Cluster.Server, nil
+}
+
+// Resolve returns the path of a file named in the kubeconfig file at path: a relative name begins in that one's directory.
+func Resolve(path, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(path), name)
+}
+
+// Absolute returns the content of the kubeconfig file at path for use elsewhere: with absolute names of other files.
+func Absolute(path string, data []byte) ([]byte, error) {
+	var file api.Config
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return nil, errors.New("not a kubeconfig in YAML form") // the decoder's error may quote a key
+	}
+	var names []*string
+	for i := range file.Clusters {
+		names = append(names, &file.Clusters[i].Cluster.CertificateAuthority)
+	}
+	for i := range file.AuthInfos {
+		user := &file.AuthInfos[i].AuthInfo
+		names = append(names, &user.ClientCertificate, &user.ClientKey, &user.TokenFile)
+	}
+	changed := false
+	for _, name := range names {
+		if *name != "" && !filepath.IsAbs(*name) {
+			*name, changed = Resolve(path, *name), true
+		}
+	}
+	if !changed {
+		return data, nil
+	}
+	return encode(file)
 }
 
 // withCluster returns a file with the index of its cluster.
@@ -88,11 +150,11 @@ func withCluster(data []byte) (file api.Config, at int, err error) {
 
 // Endpoint returns the host:port that a file's client connects to; empty if its server is no URL. CAs may be in another file.
 func Endpoint(data []byte) (string, error) {
-	file, at, err := withCluster(data)
+	server, err := URL(data)
 	if err != nil {
 		return "", err
 	}
-	if u, err := url.Parse(file.Clusters[at].Cluster.Server); err == nil && u.Hostname() != "" {
+	if u, err := url.Parse(server); err == nil && u.Hostname() != "" {
 		return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443")), nil
 	}
 	return "", nil // url's error repeats the URL, with any password in it
@@ -101,7 +163,7 @@ func Endpoint(data []byte) (string, error) {
 // ErrOtherCredentials means the user has no client certificate, but other credentials, such as a token.
 var ErrOtherCredentials = errors.New("the user of the kubeconfig has no client certificate, but other credentials")
 
-// ClientCertificate returns the client certificate of the file's user as PEM, or the path of its file.
+// ClientCertificate returns the client certificate of the file's user as PEM, or the name of its file, for Resolve.
 func ClientCertificate(data []byte) (cert []byte, file string, err error) {
 	p, err := parse(data)
 	if err != nil {

@@ -6,6 +6,7 @@ package kubeconfig
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -26,6 +27,47 @@ func TestServerFaults(t *testing.T) {
 		}
 		fact.Error(t, err, fact.Of(c.want)...)
 	}
+}
+
+// TestServerAt: a relative name begins in the file's directory, and a missing CA isn't a missing kubeconfig file.
+func TestServerAt(t *testing.T) {
+	const file = "clusters: [{name: a, cluster: {server: 'https://x', certificate-authority: %s}}]"
+	for _, c := range []struct{ name, read, fault string }{
+		{"/pki/ca.crt", "/pki/ca.crt", "certificate-authority | /pki/ca.crt | empty"},
+		{"pki/ca.crt", "/etc/kubernetes/pki/ca.crt", "certificate-authority | /etc/kubernetes/pki/ca.crt | empty"},
+		{"../gone.crt", "/etc/gone.crt", "certificate-authority | /etc/gone.crt | not exist"},
+	} {
+		read := ""
+		_, _, err := ServerAt("/etc/kubernetes/x.conf", fmt.Appendf(nil, file, c.name), func(path string) ([]byte, error) {
+			if read = path; strings.Contains(path, "gone") {
+				return nil, fs.ErrNotExist
+			}
+			return nil, nil
+		})
+		if read != c.read || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: read %s, %v", c.name, read, err)
+		}
+		fact.Error(t, err, fact.Of(c.fault)...)
+	}
+	_, _, err := Server(fmt.Appendf(nil, file, "/etc/shadow"))
+	fact.Error(t, err, "certificate-authority-data:")
+}
+
+func TestAbsolute(t *testing.T) {
+	const file = "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority: %s}}]\n" +
+		"users: [{name: u, user: {client-certificate: %s, client-key: %s, tokenFile: %s}}]\n"
+	there := fmt.Appendf(nil, file, "/k/ca", "/k/pki/c", "/c", "/k/t")
+	got, err := Absolute("/k/x.conf", fmt.Appendf(nil, file, "ca", "pki/c", "../c", "./t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fact.In(t, string(got), "certificate-authority: /k/ca\n", "client-certificate: /k/pki/c\n", "client-key: /c\n", "tokenFile: /k/t\n")
+	if same, err := Absolute("/elsewhere", there); err != nil || string(same) != string(there) {
+		t.Errorf("%v\n%s", err, same)
+	}
+	_, err = Absolute("/x", []byte("token: [SECRET"))
+	fact.Error(t, err, "YAML")
+	fact.NotIn(t, err.Error(), "SECRET")
 }
 
 // TestEndpoint: cluster-info has no context, and another server changes nothing else.

@@ -55,7 +55,7 @@ func WithCAs(have, ca []*x509.Certificate) []*x509.Certificate {
 	return wanted
 }
 
-// CAs returns the CAs a kubeconfig file trusts, or the path of their file; neither for the host's CAs.
+// CAs returns the CAs a kubeconfig file trusts, or the name of their file, for Resolve; neither for the host's CAs.
 func CAs(data []byte) (trusted []*x509.Certificate, file string, err error) {
 	p, err := parse(data)
 	if err != nil {

@@ -124,7 +124,7 @@ func (s Store) Current(row certs.Spec) (*x509.Certificate, error) {
 			return nil, nil
 		}
 		if err == nil && file != "" {
-			data, err = s.Host.ReadFile(file)
+			data, err = s.Host.ReadFile(kubeconfig.Resolve(path, file))
 		}
 		if err != nil {
 			return nil, unreadable(row, path, err)

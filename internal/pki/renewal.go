@@ -4,6 +4,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"fmt"
@@ -228,47 +229,50 @@ type Expiration struct {
 	CA       string // the issuing row's name; empty for a CA
 	NotAfter time.Time
 	Missing  bool
+	// Unreadable reports that its file exists, but can't be read.
+	Unreadable bool
 	// Needed reports that a component of each control plane reads it from the certificates directory.
 	Needed bool
 	// External reports that the CA's key isn't on this host.
 	External bool
 }
 
-// Expirations returns this node's CAs and renewable certificates, each sorted by name. It's an error if any can't be read.
+// Expirations returns this node's CAs and renewable certificates, each sorted by name. If one can't be read, the error says why; the
+// list is complete all the same.
 func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 	external := map[string]bool{}
 	rows := certs.Specs(s.Config)
 	for _, row := range sorted(rows, certs.Spec.IsCA) {
-		e, err := expirationOfCA(s, row)
-		if err != nil {
-			return nil, nil, err
-		}
+		e, unread := expirationOfCA(s, row)
+		err = cmp.Or(err, unread)
 		external[row.Name] = e.External
 		authorities = append(authorities, e)
 	}
 	for _, row := range sorted(rows, certs.Spec.Renewable) {
-		cert, err := s.Current(row)
-		if err != nil {
-			return nil, nil, err
-		}
-		e := Expiration{Name: row.Name, CA: row.CA, Missing: cert == nil, External: external[row.CA]}
+		cert, unread := s.Current(row)
+		err = cmp.Or(err, unread)
+		e := Expiration{Name: row.Name, CA: row.CA, Missing: cert == nil && unread == nil, Unreadable: unread != nil, External: external[row.CA]}
 		e.Needed = row.UsedBy != "" && row.Kubeconfig == ""
 		if cert != nil {
 			e.NotAfter = cert.NotAfter
 		}
 		leaves = append(leaves, e)
 	}
-	return leaves, authorities, nil
+	return leaves, authorities, err
 }
 
 func expirationOfCA(s Store, row certs.Spec) (Expiration, error) {
 	data, key, err := s.Read(row)
-	if err != nil || data == nil {
-		return Expiration{Name: row.Name, Missing: true, Needed: true}, err
+	if err == nil && data == nil {
+		return Expiration{Name: row.Name, Missing: true, Needed: true}, nil
 	}
-	list, err := certs.ParseCerts(data)
+	var list []*x509.Certificate
+	if err == nil {
+		list, err = certs.ParseCerts(data)
+		err = errors.Wrap(err, s.Files(row)[0])
+	}
 	if err != nil {
-		return Expiration{}, errors.Wrap(err, s.Files(row)[0])
+		return Expiration{Name: row.Name, Unreadable: true, Needed: true}, err
 	}
 	return Expiration{Name: row.Name, NotAfter: list[0].NotAfter, External: key == nil, Needed: true}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -275,5 +277,32 @@ func TestExpirations(t *testing.T) {
 	}
 	if _, _, err := Expirations(c.Store); err == nil || !strings.HasPrefix(err.Error(), pkiDir+"ca.crt: ") {
 		t.Errorf("of a broken file: %v", err)
+	}
+}
+
+// TestRelativeNames: names in a kubeconfig file begin in its directory. What can't be read doesn't hide the rest.
+func TestRelativeNames(t *testing.T) {
+	c := newControlPlane(t)
+	file := regexp.MustCompile(`client-(certificate|key)-data: .*`).ReplaceAll(c.get(t, adminConf), []byte("client-$1: pki/admin.pem"))
+	fixture.Put(t, c.root, adminConf, string(file))
+	fixture.Put(t, c.root, "/etc/kubernetes/pki/admin.pem", string(c.get(t, pkiDir+"apiserver.crt")))
+	row, _ := certs.Find(c.Config, certs.Admin)
+	if cert, err := c.Current(row); err != nil || !cert.Equal(c.apiserver(t)) {
+		t.Fatalf("%v, %v", cert, err)
+	}
+	c.remove(t, "/etc/kubernetes/pki/admin.pem")
+	fixture.Put(t, c.root, pkiDir+"front-proxy-ca.crt", "x")
+	leaves, authorities, err := Expirations(c.Store)
+	fact.Error(t, err, "front-proxy-ca.crt")
+	var unread []string
+	for _, e := range slices.Concat(leaves, authorities) {
+		if e.Unreadable {
+			unread = append(unread, e.Name)
+		} else if e.Missing || e.NotAfter.IsZero() {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := strings.Join(unread, " "); got != "admin.conf front-proxy-ca" {
+		t.Errorf("unreadable: %s", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/x509"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -130,9 +129,7 @@ func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e credential
 
 // readReferenced reads a file named in a row's kubeconfig file at path: by its path in the component's container, or on this host.
 func (t *trust) readReferenced(row certs.Spec, path, file string, read func(path string) credential) credential {
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(path), file)
-	}
+	file = kubeconfig.Resolve(path, file)
 	if row.UsedBy != "" && row.Name != certs.Kubelet && t.pod(row.UsedBy) != nil {
 		return t.inContainer(row.UsedBy, file, read)
 	}

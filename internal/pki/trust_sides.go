@@ -175,7 +175,7 @@ func (t *trust) server(row certs.Spec, path string, data []byte) {
 
 // isHere reports whether a kubeconfig file leads to this host's API server.
 func (t *trust) isHere(data []byte) bool {
-	server, _, err := kubeconfig.Server(data)
+	server, err := kubeconfig.URL(data)
 	if err != nil {
 		return false
 	}

@@ -23,7 +23,7 @@ import (
 // KubeletFile is a joined kubelet's kubeconfig file.
 type KubeletFile struct {
 	Path    string
-	Data    []byte
+	Data    []byte // from ReadKubeletFile, the names of other files in it are absolute
 	Server  string
 	Trusted []*x509.Certificate // the CAs it trusts
 }
@@ -34,7 +34,10 @@ func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, trusted, err := kubeconfig.Server(data)
+	server, trusted, err := kubeconfig.ServerAt(path, data, h.ReadFile)
+	if err == nil {
+		data, err = kubeconfig.Absolute(path, data)
+	}
 	if err != nil {
 		return nil, errors.Wrap(err, path)
 	}
@@ -89,7 +92,7 @@ func (k *KubeletFile) CheckFor(h host.Host, name string) error {
 func (k *KubeletFile) Certificate(h host.Host) (*x509.Certificate, error) {
 	cert, file, err := kubeconfig.ClientCertificate(k.Data)
 	if err == nil && file != "" {
-		cert, err = readFilled(h, file)
+		cert, err = readFilled(h, kubeconfig.Resolve(k.Path, file))
 	}
 	if err != nil {
 		return nil, errors.Wrap(err, k.Path)

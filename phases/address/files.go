@@ -103,7 +103,7 @@ func (m *Move) file(env *step.Env, path, text string) (string, error) {
 	case m.Server == "" || !slices.Contains(sharedFiles(env), path):
 		return text, nil
 	}
-	server, _, err := kubeconfig.Server([]byte(text))
+	server, err := kubeconfig.URL([]byte(text))
 	if err != nil || server == serverURL(m.Server) {
 		return text, err
 	}

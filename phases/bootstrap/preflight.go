@@ -195,7 +195,7 @@ func leftovers(env *step.Env) []preflight.Leftover {
 			return err
 		}},
 		{Path: n.Paths.BootstrapKubeconfig(), Foreign: func(data []byte) error {
-			_, trusted, err := kubeconfig.Server(data)
+			_, trusted, err := kubeconfig.ServerAt(n.Paths.BootstrapKubeconfig(), data, env.Host.ReadFile)
 			return ours(trusted, err)
 		}},
 		{Path: n.Join.CAPath, Foreign: func(data []byte) error { return ours(certs.ParseCerts(data)) }},

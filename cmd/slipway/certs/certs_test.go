@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -62,6 +63,27 @@ func TestMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnreadable: a file that can't be read doesn't hide the others.
+func TestUnreadable(t *testing.T) {
+	root := t.TempDir()
+	real := linux.NewAt(root)
+	defer real.Close()
+	s := pki.Store{Config: fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument), Host: real, UI: ui.NewLines(io.Discard, io.Discard)}
+	ca, _ := certs.Find(s.Config, certs.CA)
+	if err := s.Ensure(ca, nil); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Put(t, root, "/etc/kubernetes/admin.conf", "token: [SECRET")
+	info, err := expirations(s, true)
+	fact.Error(t, err, "/etc/kubernetes/admin.conf", "`slipway init phase kubeconfig admin`")
+	var table strings.Builder
+	if err := info.table(&table); err != nil {
+		t.Fatal(err)
+	}
+	fact.In(t, table.String(), "\n!UNREADABLE! admin.conf ", "\n!MISSING! apiserver ", "\nca  ")
+	fact.NotIn(t, table.String()+err.Error(), "SECRET")
 }
 
 // TestWithoutCluster: if nobody says where the certificates are, the API server's static Pod does, unless the command line does.

@@ -4,6 +4,7 @@
 package certs
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -41,11 +42,8 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 			}
 			real := linux.New()
 			defer real.Close()
-			info, err := expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}, o.ConfigFile != "")
-			if err != nil {
-				return err
-			}
-			err = output.Print(g, info, info.table)
+			info, unread := expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}, o.ConfigFile != "")
+			err = cmp.Or(output.Print(g, info, info.table), unread)
 			if err != nil || !exitCode {
 				return err
 			}
@@ -61,17 +59,14 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 }
 
 // expirations reports a missing certificate as needed if a file describes this host, or if it's a control plane: another host may
-// have a copy of admin.conf, and of some certificates.
+// have a copy of admin.conf, and of some certificates. If one can't be read, there are the others, and an error.
 func expirations(s pki.Store, described bool) (*expirationInfo, error) {
 	leaves, authorities, err := pki.Expirations(s)
-	if err != nil {
-		return nil, err
-	}
 	now, known := s.Host.Now(), described || thisnode.IsControlPlane(s.Host)
 	return &expirationInfo{
 		TypeMeta:     metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "CertificateExpirationInfo"},
 		Certificates: certificateInfos(leaves, now, known), Authorities: certificateInfos(authorities, now, known),
-	}, nil
+	}, err
 }
 
 // expirationInfo has kubeadm's fields, for scripts that parse them.
@@ -90,6 +85,7 @@ type certificateInfo struct {
 	External     bool   `json:"externallyManaged"`
 	CAName       string `json:"caName,omitempty"`
 	Missing      bool   `json:"missing"`
+	Unreadable   bool   `json:"unreadable,omitempty"`
 	needed       bool
 }
 
@@ -98,8 +94,8 @@ func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
 func certificateInfos(list []pki.Expiration, now time.Time, known bool) []certificateInfo {
 	out := make([]certificateInfo, len(list))
 	for i, e := range list {
-		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing, needed: known && e.Needed}
-		if e.Missing {
+		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing, Unreadable: e.Unreadable, needed: known && e.Needed}
+		if e.Missing || e.Unreadable {
 			out[i].CAName = ""
 			continue
 		}
@@ -165,8 +161,11 @@ func (i *expirationInfo) table(w io.Writer) error {
 
 // begin returns the first columns of both tables.
 func (c *certificateInfo) begin() []string {
-	if c.Missing {
+	switch {
+	case c.Missing:
 		return []string{"!MISSING! " + c.Name, "", ""}
+	case c.Unreadable:
+		return []string{"!UNREADABLE! " + c.Name, "", ""}
 	}
 	residual := duration.ShortHumanDuration(time.Duration(c.ResidualTime) * time.Second)
 	return []string{c.Name, c.Expiration.UTC().Format("Jan 02, 2006 15:04 MST"), residual}
@@ -174,7 +173,7 @@ func (c *certificateInfo) begin() []string {
 
 func (c *certificateInfo) external() string {
 	switch {
-	case c.Missing:
+	case c.Missing, c.Unreadable:
 		return ""
 	case c.External:
 		return "yes"

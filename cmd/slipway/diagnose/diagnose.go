@@ -144,11 +144,15 @@ func (o *nodeOptions) target(ctx context.Context, g *cli.Globals, real *linux.Ho
 	if err != nil {
 		node = nil // files that can't be read are findings
 	}
-	return diagnose.Target{
+	target := diagnose.Target{
 		Socket: cmp.Or(socket, "unix://"+config.KnownSockets()[0]), Kubelet: config.DefaultKubeletDir,
 		Kubeconfigs: config.DefaultKubernetesDir, Manifests: filepath.Join(config.DefaultKubernetesDir, "manifests"),
-		Since: journalSince(ctx, real), Etcd: askEtcd(g, real, node), Serving: servingCertificate(real, node),
+		Since: journalSince(ctx, real), Etcd: askEtcd(g, real, node),
 	}
+	if node != nil {
+		target.Serving, target.ClientCA = kubeletFiles(real, node)
+	}
+	return target
 }
 
 // askEtcd returns a function that asks the members of a control plane's etcd for their health; nil on other hosts.
@@ -160,16 +164,24 @@ func askEtcd(g *cli.Globals, real *linux.Host, node *config.Node) func(context.C
 	return func(ctx context.Context) ([]etcd.Health, error) { return etcd.AskHealth(ctx, members) }
 }
 
-// servingCertificate is the path of the serving certificate that the kubelet has from the cluster; empty if it signs its own.
-func servingCertificate(real *linux.Host, node *config.Node) string {
-	if node == nil {
-		return ""
-	}
+// kubeletFiles returns the path of the serving certificate that the kubelet has from the cluster, empty if it signs its own; and that of
+// the CAs whose clients it accepts, empty if only systemd knows it.
+func kubeletFiles(real *linux.Host, node *config.Node) (serving, clientCA string) {
 	settings, err := thisnode.KubeletSettings(real, &node.Machine)
-	if err != nil || !settings.ServerTLSBootstrap {
-		return ""
+	if err != nil {
+		return "", ""
 	}
-	return thisnode.KubeletServingPEM(real, &node.Machine)
+	if settings.ServerTLSBootstrap {
+		serving = thisnode.KubeletServingPEM(real, &node.Machine)
+	}
+	clientCA = settings.Authentication.X509.ClientCAFile
+	if len(thisnode.ExpandedFlags(real, &node.Machine, "client-ca-file", "config-dir")) > 0 {
+		clientCA = ""
+	}
+	if clientCA != "" && !filepath.IsAbs(clientCA) { // as the kubelet resolves it
+		clientCA = filepath.Join(node.Paths.Kubelet, clientCA)
+	}
+	return serving, clientCA
 }
 
 // recent limits how far back the journal of a running kubelet is read.

@@ -55,7 +55,7 @@ func movingEndpoint(node *config.Node, real *linux.Host) (endpoint, serverName s
 }
 
 func leadsElsewhere(admin []byte, node *config.Node) bool {
-	server, _, err := kubeconfig.Server(admin)
+	server, err := kubeconfig.URL(admin)
 	if err != nil {
 		return false
 	}
