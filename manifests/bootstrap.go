@@ -29,7 +29,7 @@ func BootstrapRBAC(*config.Node) []Object {
 		clusterBinding("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", group(nodeTokenGroup)),
 		clusterBinding("kubeadm:node-autoapprove-bootstrap", signing+"nodeclient", group(nodeTokenGroup)),
 		clusterBinding("kubeadm:node-autoapprove-certificate-rotation", signing+"selfnodeclient", group(nodesGroup)),
-		kubeletAPIAdmin(),
+		KubeletAPIAdmin(),
 	}
 	return append(objs, readable(metav1.NamespacePublic, "kubeadm:bootstrap-signer-clusterinfo",
 		"configmaps", ClusterInfoName, user(anonymousUser))...)

@@ -24,8 +24,8 @@ const (
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 )
 
-// kubeletAPIAdmin lets the API server's client certificate use the kubelets' API.
-func kubeletAPIAdmin() Object {
+// KubeletAPIAdmin lets the API servers' client certificates use the kubelets' API.
+func KubeletAPIAdmin() Object {
 	return clusterBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", user(kubeletClientUser))
 }
 

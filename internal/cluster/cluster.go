@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -109,6 +110,14 @@ func ConfigMapText(ctx context.Context, c Cluster, namespace, name, key string) 
 		return "", err
 	}
 	return cm.Data[key], nil
+}
+
+// LacksKubeProxy reports whether the cluster has no DaemonSet kube-proxy, so that nothing reads the ConfigMap that may be left of it.
+// It's false if that can't be seen.
+func LacksKubeProxy(ctx context.Context, c Cluster) bool {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy", Namespace: metav1.NamespaceSystem}}
+	found, err := c.Get(ctx, set)
+	return err == nil && !found
 }
 
 // LabelControlPlane marks control planes' Nodes. Only clients that may change any Node can set it: the admission plugin

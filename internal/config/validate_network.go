@@ -20,8 +20,6 @@ const (
 	maxNodeBits = 16
 )
 
-const podSubnetField = "networking.podSubnet"
-
 // network is an element of a list, with the list's field.
 type network struct {
 	path   string
@@ -36,7 +34,7 @@ func (d *documents) checkNetworking() {
 	for _, s := range services {
 		d.checkServiceSize(s)
 	}
-	pods := d.checkSubnets(podSubnetField, n.PodSubnet)
+	pods := d.checkSubnets("networking.podSubnet", n.PodSubnet)
 	d.networks = slices.Concat(services, pods)
 	d.checkNodeMasks(pods)
 	for _, p := range pods {

@@ -101,7 +101,7 @@ func (d *documents) checkReset() {
 }
 
 // checkAdvertise checks an API server's address. It mustn't be within any of networks, which is empty if the document has none. In
-// a stored Pod network, it's only a warning: such clusters run for years, until a Pod gets a host's address.
+// a stored network, it's only a warning: such clusters run for years, until a Pod or a Service gets a host's address.
 func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -116,11 +116,11 @@ func (d *documents) checkAdvertise(kind, path, text string, networks []network) 
 	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		d.faultf(kind, path, "%s is not an address at which other hosts can reach this one", text)
 	default:
+		reportf := d.faultf
+		if d.stored {
+			reportf = d.warnf
+		}
 		for _, n := range networks {
-			reportf := d.faultf
-			if d.stored && n.path == podSubnetField {
-				reportf = d.warnf
-			}
 			if n.prefix.Contains(addr) {
 				reportf(kind, path, "%s is within %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
 			}

@@ -44,8 +44,10 @@ type scene struct {
 
 type object = map[string]any
 
-// inSystem is the path of objects in kube-system.
-const inSystem = "/api/v1/namespaces/kube-system/"
+const (
+	inSystem     = "/api/v1/namespaces/kube-system/" // the path of objects in kube-system
+	proxyDaemons = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
+)
 
 func newScene(t *testing.T, from, to string) *scene {
 	s := &scene{t: t, api: fakeapi.New(nil), root: t.TempDir(), from: from, to: to, wanted: map[string][]string{}}
@@ -53,6 +55,7 @@ func newScene(t *testing.T, from, to string) *scene {
 	s.stored("")
 	s.configMap("kubelet-config", "kubelet", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n")
 	s.configMap("kube-proxy", "config.conf", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n")
+	s.put(proxyDaemons, "apps/v1", "DaemonSet", object{})
 	s.node("cp-1", "containerd://2.2.0", true)
 	s.node("w-1", "containerd://2.2.0", false)
 	s.configz(`{"maxPods": 110, "memoryThrottlingFactor": 0.9, "eventRecordQPS": 50, "failCgroupV1": false}`)
@@ -395,7 +398,7 @@ func TestBreakagesAreFound(t *testing.T) {
 		"kube-proxy with ipvs": {to37, func(s *scene) { s.configMap("kube-proxy", "config.conf", "kind: KubeProxyConfiguration\nmode: ipvs\n") },
 			"proxy-mode-ipvs 1.37 ConfigMap kube-system/kube-proxy: mode"},
 		"a flag of kube-proxy": {to37, func(s *scene) {
-			s.put("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", "apps/v1", "DaemonSet",
+			s.put(proxyDaemons, "apps/v1", "DaemonSet",
 				object{"spec": object{"template": object{"spec": object{"containers": []any{object{"name": "sidecar"}, object{"name": "kube-proxy",
 					"image": "registry.k8s.io/kube-proxy:v1.36.4", "command": []any{"kube-proxy", "--config=/x"}, "args": []any{"--machine-id-file", "/x"}}}}}}})
 		}, "flag-removed 1.37 DaemonSet kube-system/kube-proxy: --machine-id-file"},
@@ -458,6 +461,16 @@ func TestStorageHash(t *testing.T) {
 		if got := storageHash(schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: kind}); got != want {
 			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
+	}
+}
+
+// TestDeletedKubeProxy: nothing reads the ConfigMap that's left of it.
+func TestDeletedKubeProxy(t *testing.T) {
+	s := newScene(t, "v1.36.4", "v1.37.2")
+	s.configMap("kube-proxy", "config.conf", "kind: KubeProxyConfiguration\nmode: ipvs\nfeatureGates: {SupportIPVSProxyMode: true}\n")
+	s.api.Remove(proxyDaemons)
+	if got := s.found(); !slices.Equal(got, []string{always}) {
+		t.Errorf("found %q", got)
 	}
 }
 

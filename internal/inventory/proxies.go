@@ -21,6 +21,9 @@ func (c *collector) proxies(ctx context.Context) {
 	if _, err := version.ParseSemantic(c.State.KubeProxy); err == nil {
 		c.inputs.ProxyFrom = c.State.KubeProxy
 	}
+	if !c.proxyCommand(ctx) {
+		return // nothing reads the ConfigMap
+	}
 	const where = "ConfigMap kube-system/" + manifests.KubeProxyConfigMap
 	cm := &corev1.ConfigMap{}
 	cm.Namespace, cm.Name = metav1.NamespaceSystem, manifests.KubeProxyConfigMap
@@ -31,18 +34,20 @@ func (c *collector) proxies(ctx context.Context) {
 	if text := cm.Data["config.conf"]; found && text != "" {
 		c.inputs.Proxies = []breakages.File{{Where: where, Program: releases.Proxy, Data: []byte(text)}}
 	}
-	c.proxyCommand(ctx)
 }
 
-// proxyCommand collects the command line in kube-proxy's DaemonSet: an upgrade keeps an edited one.
-func (c *collector) proxyCommand(ctx context.Context) {
+// proxyCommand collects the command line in kube-proxy's DaemonSet: an upgrade keeps an edited one. It reports whether kube-proxy may
+// be running.
+func (c *collector) proxyCommand(ctx context.Context) bool {
 	const where = "DaemonSet kube-system/" + manifests.KubeProxyName
 	set := &appsv1.DaemonSet{}
 	set.Namespace, set.Name = metav1.NamespaceSystem, manifests.KubeProxyName
-	if _, err := c.API.Get(ctx, set); err != nil {
+	found, err := c.API.Get(ctx, set)
+	if err != nil {
 		c.gap(where, "command", "check the API server, and plan again", "%s was not checked: %v", where, err)
 	}
 	if args := containerArgs(set.Spec.Template.Spec, manifests.KubeProxyName); len(args) > 0 {
 		c.inputs.Commands = append(c.inputs.Commands, breakages.Command{Where: where, Program: releases.Proxy, Args: args})
 	}
+	return found || err != nil
 }

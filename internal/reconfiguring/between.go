@@ -41,8 +41,9 @@ func (l Loader) Between(before, after Texts) (*Change, error) {
 	return c, err
 }
 
-// To is the change from the cluster's stored configuration to the given texts. Where none is given, the stored text stays. A fixed
-// field, such as an encryption provider added since, is returned as config.Faults.
+// To is the change from the cluster's stored configuration to the given texts. Where none is given, the stored text stays, and
+// kube-proxy isn't configured again if it has been deleted. A fixed field, such as an encryption provider added since, is returned as
+// config.Faults.
 func (l Loader) To(ctx context.Context, wanted Texts) (*Change, error) {
 	stored, texts, err := l.read(ctx, rows(), nil)
 	if err != nil {
@@ -52,7 +53,8 @@ func (l Loader) To(ctx context.Context, wanted Texts) (*Change, error) {
 	for _, r := range rows() {
 		before[r.configMap] = string(texts[r.source])
 		after[r.configMap] = before[r.configMap]
-		if text := wanted[r.configMap]; text != "" {
+		gone := r.source == config.KubeProxySource && before[r.configMap] == ""
+		if text := wanted[r.configMap]; text != "" && !gone {
 			after[r.configMap] = text
 		}
 	}

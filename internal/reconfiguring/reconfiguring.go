@@ -164,9 +164,12 @@ func (l Loader) read(ctx context.Context, rows []row, parts map[string]config.Pa
 			return nil, nil, err
 		}
 		_, wanted := parts[r.source]
-		text := cm.Data[r.key]
+		text, missing := cm.Data[r.key], r.source+" does not exist or has no key "+r.key
+		if r.source == config.KubeProxySource && text != "" && cluster.LacksKubeProxy(ctx, l.API) {
+			text, missing = "", r.source+" is not in use, as DaemonSet kube-system/kube-proxy does not exist"
+		}
 		if text == "" && (wanted || r.source == config.ClusterSource) {
-			return nil, nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "create it with `slipway init phase upload-config all` or, for kube-proxy, `slipway init phase addon kube-proxy`, and the cluster's configuration (--config)")
+			return nil, nil, fault.New(missing+", so there is nothing to change", "create it with `slipway init phase upload-config all` or, for kube-proxy, `slipway init phase addon kube-proxy`, and the cluster's configuration (--config)")
 		}
 		if found && text != "" {
 			stored[r.source], c.Stored[r.configMap] = []byte(text), text

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -35,11 +38,16 @@ func live(t *testing.T) Loader {
 		fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"aNewerField: {kept: true}\nnetworking: {podSubnet: 10.244.0.0/16}\n"+
 			"apiServer: {extraArgs: [{name: v, value: \"2\"}], certSANs: [api.example.org]}\n"),
 		fixture.ConfigMap("kubelet-config", "kubelet", ofKubelet+"maxPods: 17\nclusterDomain: cluster.local\n"),
-		fixture.ConfigMap("kube-proxy", "config.conf", ofProxy+"mode: iptables\nclusterCIDR: 10.244.0.0/16\n"))
+		fixture.ConfigMap("kube-proxy", "config.conf", ofProxy+"mode: iptables\nclusterCIDR: 10.244.0.0/16\n"),
+		kubeProxy())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ofControlPlane(api)
+}
+
+func kubeProxy() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy", Namespace: metav1.NamespaceSystem}}
 }
 
 func ofControlPlane(api cluster.Cluster) Loader {
@@ -139,6 +147,37 @@ func TestFaults(t *testing.T) {
 			_, _, err := loaded(t, test.documents)
 			fact.Error(t, err, test.want...)
 		})
+	}
+}
+
+// TestDeletedKubeProxy: nothing reads the ConfigMap that's left of it, whatever it says, so a change neither fails because of it nor
+// is about it.
+func TestDeletedKubeProxy(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		l := live(t)
+		err := l.API.Ensure(t.Context(), fixture.ConfigMap("kube-proxy", "config.conf", ofProxy+"mode: userspace\n"))
+		if err == nil && deleted {
+			err = l.API.EnsureAbsent(t.Context(), kubeProxy())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := l.Load(t.Context(), &config.Source{Name: "change.yaml", Data: []byte(ofKubelet + "maxPods: 250\n")})
+		if !deleted {
+			fact.Error(t, err, "kube-proxy", "mode", "userspace")
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, stored := c.Stored["kube-proxy"]; stored || len(c.Fields) != 1 || c.Node.KubeProxy.Mode == "userspace" {
+			t.Errorf("%v, %+v", c.Stored, c.Fields)
+		}
+		_, _, err = l.Load(t.Context(), &config.Source{Name: "change.yaml", Data: []byte(ofProxy + "mode: nftables\n")})
+		fact.Error(t, err, config.KubeProxySource, "DaemonSet kube-system/kube-proxy", "`slipway init phase addon kube-proxy`")
+		if back, err := l.To(t.Context(), Texts{"kube-proxy": ofProxy + "mode: nftables\n"}); err != nil || len(back.Fields) > 0 {
+			t.Errorf("back: %+v, %v", back, err)
+		}
 	}
 }
 

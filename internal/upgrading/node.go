@@ -123,12 +123,15 @@ type components struct {
 }
 
 // readComponents reads the stored configurations. The first node regenerates any that an earlier version generated, with the new
-// version's defaults. The others use the result: some defaults depend on the host.
+// version's defaults. The others use the result: some defaults depend on the host. kube-proxy's don't count if it was deleted.
 func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
 	if c.kubelet, err = c.read(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
 		return c, err // a worker mustn't read the other ConfigMap, and needs only this
 	}
 	c.kubeProxy, err = c.read(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
+	if c.kubeProxy != nil && cluster.LacksKubeProxy(ctx, api) {
+		c.kubeProxy = nil
+	}
 	return c, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -117,6 +119,47 @@ func (r *readiness) Ready(ctx context.Context) error {
 	}
 	time.Sleep(r.delay)
 	return nil
+}
+
+// TestReadDeletedKubeProxy: nothing reads the ConfigMap that's left of a deleted kube-proxy, unless its DaemonSet can't be seen. The
+// run still notices changes of it.
+func TestReadDeletedKubeProxy(t *testing.T) {
+	for name, row := range map[string]struct {
+		set  cluster.Object
+		err  error
+		read bool
+	}{
+		"there":   {set: &appsv1.DaemonSet{ObjectMeta: inKubeSystem("kube-proxy")}, read: true},
+		"deleted": {},
+		"unseen":  {err: errors.New("forbidden"), read: true},
+	} {
+		api := cluster.NewPlan(func(cluster.Action) {}, nil)
+		err := api.Ensure(t.Context(), fixture.ConfigMap("kube-proxy", "config.conf", "mode: userspace\n"))
+		if err == nil && row.set != nil {
+			err = api.Ensure(t.Context(), row.set)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readComponents(t.Context(), &unseenDaemons{api, row.err}, true)
+		noted := slices.ContainsFunc(got.texts, func(s config.StoredText) bool { return s.ConfigMap == "kube-proxy" && s.Text != "" })
+		if err != nil || (got.kubeProxy != nil) != row.read || !noted {
+			t.Errorf("%s: %q, %v, %v", name, got.kubeProxy, got.texts, err)
+		}
+	}
+}
+
+// unseenDaemons is an API that doesn't show DaemonSets if it has an error.
+type unseenDaemons struct {
+	*cluster.Plan
+	err error
+}
+
+func (u *unseenDaemons) Get(ctx context.Context, obj cluster.Object) (bool, error) {
+	if _, is := obj.(*appsv1.DaemonSet); is && u.err != nil {
+		return false, u.err
+	}
+	return u.Plan.Get(ctx, obj)
 }
 
 // TestFinish: a rollback ends once, and not before the newest backup.

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -40,6 +41,9 @@ func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
+		if err := allowKubelets(ctx, env); err != nil {
+			return err
+		}
 		mark := node.ControlPlaneMark(n)
 		marked, err := marksKept(ctx, env, mark)
 		if err != nil {
@@ -54,6 +58,20 @@ func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	return env.Host.Remove(thisnode.JoinUnfinished(n)) // a join may skip wait-control-plane
+}
+
+// allowKubelets lets a joining node's API server use the kubelets' API. Clusters made by kubeadm before 1.35.5 or 1.36.1 lack the
+// binding: their API servers' certificates have a group with that right. An edited binding stays.
+func allowKubelets(ctx context.Context, env *step.Env) error {
+	if env.Config.Join == nil { // bootstrap-token creates it
+		return nil
+	}
+	binding := manifests.KubeletAPIAdmin()
+	if d, err := env.Cluster.Compare(ctx, binding); err != nil || d.Change != cluster.Create {
+		return err
+	}
+	env.UI.Printf("Allowing API servers to use the kubelets' API, for logs and metrics")
+	return env.Cluster.Ensure(ctx, binding)
 }
 
 // marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed since, so that

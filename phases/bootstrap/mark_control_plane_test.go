@@ -13,9 +13,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
@@ -66,6 +72,64 @@ func TestMarkControlPlaneFails(t *testing.T) {
 	if want := "phase mark-control-plane: Node cp-1 is not registered"; phasetest.Message(err) != want {
 		t.Errorf("error %q, want %q", phasetest.Message(err), want)
 	}
+}
+
+// TestMarkControlPlaneAllowsKubelets: a joining node's certificate needs a binding that the cluster may lack. Somebody else's stays,
+// and init makes it in another phase.
+func TestMarkControlPlaneAllowsKubelets(t *testing.T) {
+	edited := manifests.KubeletAPIAdmin().(*rbacv1.ClusterRoleBinding)
+	edited.Subjects = []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "own"}}
+	forbidden := apierrors.NewForbidden(rbacv1.Resource("clusterrolebindings"), edited.Name, errors.New("no right"))
+	for name, test := range map[string]struct {
+		init bool
+		live *rbacv1.ClusterRoleBinding
+		err  error
+		want string // the subject
+	}{
+		"missing":        {want: "kube-apiserver-kubelet-client"},
+		"edited":         {live: edited, want: "own"},
+		"of init":        {init: true},
+		"not to be read": {err: forbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := preparedPlane(t)
+			if test.init {
+				s.Config = s.Config.With(func(n *config.Node) { n.Join = nil })
+			}
+			if test.live != nil {
+				s.store(t, test.live)
+			}
+			s.Cluster = &unread{s.api(), test.err}
+			for range 2 { // the second run finds the binding
+				err := step.Run(t.Context(), s.Env, []step.Phase{markControlPlane()}, step.Options{})
+				if test.err == nil {
+					phasetest.Fatal(t, err)
+				} else {
+					fact.Error(t, err, edited.Name, "no right")
+				}
+			}
+			got, subject := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: edited.Name}}, ""
+			if found, _ := s.api().Get(t.Context(), got); found {
+				subject = got.Subjects[0].Name
+			}
+			if subject != test.want {
+				t.Errorf("it allows %q, want %q", subject, test.want)
+			}
+		})
+	}
+}
+
+// unread is an API that doesn't compare objects if it has an error.
+type unread struct {
+	*cluster.Plan
+	err error
+}
+
+func (u *unread) Compare(ctx context.Context, obj cluster.Object) (cluster.Difference, error) {
+	if u.err != nil {
+		return cluster.Difference{}, u.err
+	}
+	return u.Plan.Compare(ctx, obj)
 }
 
 // unregistered is an API whose Node appears once the kubelet was restarted.

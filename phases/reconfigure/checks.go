@@ -6,9 +6,11 @@ package reconfigure
 import (
 	"context"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -83,7 +85,7 @@ const upgradeCheck = "UnfinishedUpgrade"
 // others that an upgrade hasn't reached yet, if add-ons change: with the change, these would get the next version.
 func (r *Run) unfinishedUpgrade(ctx context.Context, env *step.Env) []fault.Finding {
 	runs, wanted := node.RunningVersion(env), env.Config.Cluster.KubernetesVersion
-	if runs != wanted {
+	if !sameRelease(runs, wanted) {
 		return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade: `slipway upgrade apply` or, if another control plane was upgraded first, `slipway upgrade node`",
 			"this control plane's API server is %s, and the cluster's configuration says %s", runs, wanted)}
 	}
@@ -107,6 +109,25 @@ func (r *Run) unfinishedUpgrade(ctx context.Context, env *step.Env) []fault.Find
 	}
 	return []fault.Finding{fault.NewFinding(upgradeCheck, severity, "finish any upgrade first, with `slipway upgrade node` on each of them",
 		"the change concerns add-ons, which should stay as they are until all control planes have %s; not upgraded yet, or not known to be: %s", wanted, strings.Join(behind, ", "))}
+}
+
+// sameRelease reports whether an API server's version is the wanted one. A vendor's suffix to it is no other version, but a pre-release
+// is.
+func sameRelease(runs, wanted string) bool {
+	a, err := version.ParseSemantic(runs)
+	b, wrong := version.ParseSemantic(wanted)
+	if err != nil || wrong != nil {
+		return runs == wanted
+	}
+	return slices.Equal(a.Components(), b.Components()) && preRelease(a) == preRelease(b)
+}
+
+// preRelease returns a version's suffix if it's Kubernetes' own; empty for a vendor's.
+func preRelease(v *version.Version) string {
+	if kind, _, _ := strings.Cut(v.PreRelease(), "."); slices.Contains([]string{"alpha", "beta", "rc"}, kind) {
+		return v.PreRelease()
+	}
+	return ""
 }
 
 // failedLook is the finding of a check that couldn't look. Only a plan is made by users who may not read the host's files.

@@ -377,6 +377,26 @@ func TestUnfinishedUpgrade(t *testing.T) {
 	}
 }
 
+func TestSameRelease(t *testing.T) {
+	for _, tt := range []struct {
+		runs, wanted string
+		want         bool
+	}{
+		{"v1.37.2", "v1.37.2", true},
+		{"v1.37.2-vmware.1", "v1.37.2", true},
+		{"v1.37.2+vmware.1", "v1.37.2", true},
+		{"v1.37.3-vmware.1", "v1.37.2", false},
+		{"v1.36.2", "v1.37.2", false},
+		{"v1.37.0-rc.1", "v1.37.0", false},
+		{"v1.37.0", "v1.37.0-rc.1", false},
+		{"v1.37.0-rc.1", "v1.37.0-rc.1", true},
+	} {
+		if got := sameRelease(tt.runs, tt.wanted); got != tt.want {
+			t.Errorf("%s and %s: %v", tt.runs, tt.wanted, got)
+		}
+	}
+}
+
 // TestPlan: a plan has all steps and what they cause on each node, and changes nothing.
 func TestPlan(t *testing.T) {
 	s := live(t)

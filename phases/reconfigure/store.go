@@ -55,7 +55,7 @@ func (r *Run) configMaps(ctx context.Context, env *step.Env) ([]trial.ConfigMap,
 		if err != nil {
 			return nil, err
 		}
-		if !found {
+		if !found || s.source == config.KubeProxySource && r.Stored[s.name] == "" { // left of a deleted kube-proxy
 			continue
 		}
 		cm := trial.ConfigMap{Name: s.name, Key: s.key, Version: live.ResourceVersion, Before: live.Data[s.key], After: live.Data[s.key]}
