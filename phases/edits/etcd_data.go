@@ -114,7 +114,7 @@ func (p protection) movedFinding(run, component string) fault.Finding {
 		"if all control planes have their data there, set etcd.local.dataDir in the ClusterConfiguration to it (`kubectl -n kube-system edit "+
 			"configmap kubeadm-config`); otherwise keep it in a patch (--patches), which `slipway upgrade plan` prints; "+
 			"to use another directory, move the data there, change the static Pod, and see that etcd works",
-		"%s would start %s without its data, in other directories than its static Pod says: %s", run, component, strings.Join(p.moved, ", "))
+		"%s would start %s without its data, in another directory than its static Pod names: %s", run, component, strings.Join(p.moved, ", "))
 	f.Final = true
 	return f
 }

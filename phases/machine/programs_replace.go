@@ -114,11 +114,10 @@ func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Che
 
 // replacesKubelet reports whether the bundle has a kubelet that will replace this host's.
 func (p *Prepare) replacesKubelet(ctx context.Context, env *step.Env) bool {
-	part := p.program("kubelet")
-	if part == nil || hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion) {
+	if !p.startsKubelet(ctx, env) {
 		return false
 	}
-	f, _ := fileOf(env.Host, *part)
+	f, _ := fileOf(env.Host, *p.program("kubelet"))
 	same, err := env.Host.HasFile(f)
 	return err != nil || !same
 }
