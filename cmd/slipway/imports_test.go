@@ -194,8 +194,8 @@ var mayImport = map[string][]string{
 		"internal/encryption", "internal/reconfiguring", "internal/ui",
 	},
 	"cmd/slipway/etcd": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/recovery", "phases/snapshot", "phases/step",
-		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode", "internal/ui",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/node", "phases/recovery", "phases/snapshot", "phases/step",
+		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/ui",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/snapshot", "phases/step",

@@ -143,6 +143,15 @@ func CountVoters(all []Health) (voters, working int) {
 	return voters, working
 }
 
+// MembersOf returns the members without their health.
+func MembersOf(all []Health) []Member {
+	members := make([]Member, 0, len(all))
+	for _, h := range all {
+		members = append(members, h.Member)
+	}
+	return members
+}
+
 // Label is the member's name, or its peer URL if it has no name yet.
 func (m Member) Label() string { return cmp.Or(m.Name, m.PeerURL) }
 

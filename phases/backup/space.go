@@ -5,11 +5,9 @@ package backup
 
 import (
 	"context"
-	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -26,10 +24,9 @@ const LogsRoom = 128 << 20
 
 // SnapshotSpace finds too little space for the snapshot of etcd, the images pulled before it, and a reserve.
 func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []fault.Finding {
-	local, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.At(local.PeerURLs()...) })
+	i, _ := node.OwnMember(env, etcd.MembersOf(members))
 	switch {
-	case !found || i < 0:
+	case i < 0:
 		return nil
 	case !members[i].Answers:
 		return []fault.Finding{fault.NewFinding(SnapshotCheck, fault.Unasked, "start etcd",

@@ -5,7 +5,6 @@ package bootstrap
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,8 +144,7 @@ func checkEtcdCanBeRewritten(ctx context.Context, env *step.Env, component strin
 // members need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only
 // warns. A join has just had an answer from etcd.
 func checkLocalEtcdCanStop(ctx context.Context, env *step.Env) error {
-	member, there := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !there {
+	if _, there := thisnode.EtcdMember(env.Host, env.Config.Paths); !there {
 		return nil
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
@@ -154,8 +152,8 @@ func checkLocalEtcdCanStop(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	all, err := etcd.AskHealth(ctx, env.Etcd)
-	known := slices.ContainsFunc(all, func(m etcd.Health) bool { return m.At(member.PeerURLs()...) })
-	if err == nil && !known || err != nil && env.Config.Join == nil {
+	own, _ := node.OwnMember(env, etcd.MembersOf(all))
+	if err == nil && own < 0 || err != nil && env.Config.Join == nil {
 		env.UI.Warn("the kubelet restarts etcd with its new static Pod, and other members may need this one",
 			"`slipway diagnose` says whether etcd works; other control planes show its members")
 		return ctx.Err()

@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +34,9 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 	if err != nil {
 		return etcd.WithHealth(ctx, env.Etcd, err)
 	}
+	if err := checkReachable(members); err != nil {
+		return err
+	}
 	here, err := node.ReadEtcdData(env)
 	if err != nil {
 		return err
@@ -52,6 +57,26 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 			return nil
 		}
 		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
+	}
+	return nil
+}
+
+// checkReachable fails if a member has nothing but loopback addresses, as after a restore by hand without the cluster's flags, or in
+// a cluster of kubeadm before 1.13. It works as long as it's alone, but an etcd on another host would look for it on its own host.
+func checkReachable(members []etcd.Member) error {
+	local := func(text string) bool {
+		u, err := url.Parse(text)
+		if err != nil {
+			return false
+		}
+		ip, err := netip.ParseAddr(u.Hostname())
+		return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	}
+	for _, m := range members {
+		if !slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return !local(url) }) {
+			return fault.New(fmt.Sprintf("etcd's member %s is at %s, where no other host can reach it", m.Label(), strings.Join(m.PeerURLs(), ", ")),
+				fmt.Sprintf("on its host, give it the address of its static Pod's --initial-advertise-peer-urls: `etcdctl member update %s --peer-urls=URL`; then run the same command again", m.IDText()))
+		}
 	}
 	return nil
 }

@@ -56,6 +56,8 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		says   phasetest.Line
 	}{
 		{name: "a new one", did: []string{join, promote}},
+		{name: "a new one, and one that only its own host reaches", before: func(s *planeStage) { s.etcd.List[0].PeerURL = "http://localhost:2380" },
+			err: []string{"http://localhost:2380"}},
 		{name: "a new one, and old data", data: own, err: []string{"/var/lib/etcd/member/wal", "member 9", "cluster 7"}},
 		{name: "one that was removed since it ran", data: own, pod: true, err: []string{"/var/lib/etcd/member/wal", "member 9"}},
 		{name: "added, and cut off", member: &added, did: []string{join, promote}},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -34,14 +33,10 @@ func ask(ctx context.Context, env *step.Env) ([]etcd.Health, error) {
 	return all, fault.WithRemedy(err, "`slipway diagnose` on the control planes says what is wrong with etcd")
 }
 
-// isOwn reports whether a member is this host's. `etcdctl member update` gives it other URLs than its static Pod has.
+// isOwn reports whether a member is this host's.
 func isOwn(env *step.Env, m etcd.Member) bool {
-	own, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !found || m.At(own.PeerURLs()...) {
-		return found
-	}
-	data, err := node.ReadEtcdData(env)
-	return err == nil && data.Log != "" && m.ID == data.Member
+	i, _ := node.OwnMember(env, []etcd.Member{m})
+	return i >= 0
 }
 
 // awaitFullHealth waits for all members to work, as one may be restarting, or they elect a leader.

@@ -63,6 +63,8 @@ func (m *members) do(verb, peerURL string) (*etcd.Health, error) {
 	return &m.all[i], m.fail[verb]
 }
 
+func (m *members) Members(context.Context) ([]etcd.Member, error) { return etcd.MembersOf(m.all), nil }
+
 func (m *members) Health(context.Context) ([]etcd.Health, error) {
 	return slices.Clone(m.all), m.fail["health"]
 }

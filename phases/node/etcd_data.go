@@ -4,8 +4,10 @@
 package node
 
 import (
+	"context"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -170,4 +172,45 @@ func EtcdWALDir(manifest []byte) string {
 	}
 	member, _ := manifests.ReadEtcd(pod)
 	return thisnode.OnHostOr(pod, member.WALDir)
+}
+
+// OwnMember returns the position of this host's member among etcd's; -1 if none of them is. The IDs in its log identify it: after
+// `etcdctl member update`, or a restore by hand without the cluster's flags, etcd has other peer URLs for it than its static Pod.
+// The static Pod's URLs decide if no member has these IDs. If that finds none either, err is why the log wasn't read, or nil.
+func OwnMember(env *step.Env, members []etcd.Member) (position int, err error) {
+	var urls []string
+	if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found {
+		urls = own.PeerURLs()
+	}
+	return memberOf(env, urls, members)
+}
+
+// memberOf is OwnMember for a static Pod with these peer URLs.
+func memberOf(env *step.Env, urls []string, members []etcd.Member) (position int, err error) {
+	data, err := OwnEtcdData(env)
+	position = slices.IndexFunc(members, func(m etcd.Member) bool {
+		return err == nil && data.Member != 0 && m.ID == data.Member && (m.Cluster == 0 || m.Cluster == data.Cluster)
+	})
+	if position < 0 {
+		position = slices.IndexFunc(members, func(m etcd.Member) bool { return m.At(urls...) })
+	}
+	if position >= 0 {
+		err = nil
+	}
+	return position, err
+}
+
+// OwnPeerURL returns the peer URL that etcd has for this host's member; if that isn't known, the URL in its static Pod.
+func OwnPeerURL(env *step.Env, members []etcd.Member) string {
+	if i, _ := OwnMember(env, members); i >= 0 {
+		return members[i].PeerURL
+	}
+	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
+	return own.PeerURL
+}
+
+// askOwnPeerURL is OwnPeerURL for the members that etcd lists.
+func askOwnPeerURL(ctx context.Context, env *step.Env) (string, error) {
+	members, err := env.Etcd.Members(ctx)
+	return OwnPeerURL(env, members), err
 }

@@ -44,9 +44,10 @@ type EtcdOthers struct {
 	// plan.
 	known, planned bool
 	unread         string
-	// id is the ID of this node's member by its data, 0 if unknown. former is set if a list of members lacks it.
-	id     uint64
-	former bool
+	// id is the ID of this node's member by its data, unless it answers, and serving its ID if it does; each is 0 otherwise. former is set
+	// if a list of members lacks id.
+	id, serving uint64
+	former      bool
 }
 
 // otherMember may be a member of etcd beside this node's. Its name is empty if unknown.
@@ -86,9 +87,12 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		all = nil
 	}
-	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.At(o.Own.PeerURLs()...) && m.Answers })
+	own, _ := memberOf(env, o.Own.PeerURLs(), etcd.MembersOf(all))
+	if own >= 0 && !all[own].Answers {
+		own = -1
+	}
 	if own >= 0 {
-		o.Revision, o.Cluster = all[own].Status.Revision, all[own].Cluster
+		o.Revision, o.Cluster, o.serving = all[own].Status.Revision, all[own].Cluster, all[own].ID
 	}
 	if data, err := OwnEtcdData(env); err == nil && own < 0 { // a member that answers is one
 		o.id = data.Member
@@ -227,7 +231,7 @@ func (o *EtcdOthers) note(name, peerURL string) *otherMember {
 
 // noteMember notes a member with all its peer URLs.
 func (o *EtcdOthers) noteMember(m etcd.Member) (noted *otherMember) {
-	if m.At(o.Own.PeerURLs()...) {
+	if m.At(o.Own.PeerURLs()...) || m.ID != 0 && (m.ID == o.id || m.ID == o.serving) {
 		return nil
 	}
 	for _, url := range m.PeerURLs() {

@@ -206,3 +206,75 @@ func TestForeignFinding(t *testing.T) {
 		t.Errorf("restored: %s\nstranger: %s", restored.Remedy, stranger.Remedy)
 	}
 }
+
+// restored is the only member of an etcd whose data was restored by hand, without the cluster's flags.
+var restored = etcd.Member{ID: 0xa, Cluster: 0xc, Name: "default", PeerURL: "http://localhost:2380"}
+
+// hostOfMember is a host with etcd's static Pod, and this log.
+func hostOfMember(t *testing.T, log string) *phasetest.Stage {
+	t.Helper()
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	manifest, err := manifests.Encode(manifests.Etcd(s.Config, manifests.HostView{}, nil))
+	phasetest.Fatal(t, err)
+	s.Put(t, "/etc/kubernetes/manifests/etcd.yaml", string(manifest))
+	if log != "" {
+		s.Put(t, phasetest.EtcdLog, log)
+	}
+	return s
+}
+
+// TestOwnMember by the IDs in its log, or else by the address in its static Pod.
+func TestOwnMember(t *testing.T) {
+	other := etcd.Member{ID: 0xb, Cluster: 0xc, Name: "cp-2", PeerURL: "https://cp-2:2380"}
+	listed := etcd.Member{ID: 0xd, Cluster: 0xc, Name: "cp-1", PeerURL: phasetest.OwnPeer}
+	inLog := phasetest.LogOf(0xa, 0xc, true)
+	for name, c := range map[string]struct {
+		log     string
+		members []etcd.Member
+		want    int
+		err     bool
+	}{
+		"restored by hand":                       {inLog, []etcd.Member{other, restored}, 1, false},
+		"the IDs come before the address":        {inLog, []etcd.Member{listed, restored}, 1, false},
+		"a member of another cluster":            {phasetest.LogOf(0xa, 0xe, true), []etcd.Member{other, restored}, -1, false},
+		"a list that doesn't name the cluster":   {inLog, []etcd.Member{{ID: 0xa, PeerURL: "https://x:2380"}}, 0, false},
+		"by its address, before its first start": {"", []etcd.Member{other, listed}, 1, false},
+		"by its address, with a torn log":        {"torn", []etcd.Member{other, listed}, 1, false},
+		"unknown, with a torn log":               {"torn", []etcd.Member{other, restored}, -1, true},
+		"removed":                                {inLog, []etcd.Member{other}, -1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := hostOfMember(t, c.log)
+			if i, err := node.OwnMember(s.Env, c.members); i != c.want || (err != nil) != c.err {
+				t.Errorf("%d, %v", i, err)
+			}
+			want := phasetest.OwnPeer
+			if c.want >= 0 {
+				want = c.members[c.want].PeerURL
+			}
+			if url := node.OwnPeerURL(s.Env, c.members); url != want {
+				t.Errorf("%s, want %s", url, want)
+			}
+		})
+	}
+}
+
+// TestMemberRestoredByHand may restart if it's alone, and isn't another member in a restore's eyes.
+func TestMemberRestoredByHand(t *testing.T) {
+	for name, m := range map[string]*phasetest.FakeMembers{
+		"answers":          {List: []etcd.Member{restored}},
+		"tells only peers": {List: []etcd.Member{restored}, Fail: map[string]error{"health": errors.New("connection refused")}, TellsPeers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := hostOfMember(t, phasetest.LogOf(0xa, 0xc, true))
+			s.Etcd = m
+			phasetest.Fatal(t, node.AwaitPeers(t.Context(), s.Env))
+			o := node.EtcdOthers{Own: manifests.LocalMember{Name: "cp-1", PeerURL: phasetest.OwnPeer}, Data: "/var/lib/etcd/member"}
+			phasetest.Fatal(t, o.Find(t.Context(), s.Env))
+			fact.List(t, append(o.Running, o.Silent...))
+			if o.Doubt() != "" {
+				t.Error(o.Doubt())
+			}
+		})
+	}
+}

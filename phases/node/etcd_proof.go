@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -70,13 +69,12 @@ func CheckServedCluster(ctx context.Context, env *step.Env, cluster string) erro
 // CheckServesOwnData fails unless this host's member works, and with the data in place: an etcd that started before that has other
 // data, and still needs it.
 func CheckServesOwnData(ctx context.Context, env *step.Env) error {
-	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(m etcd.Health) bool { return m.At(own.PeerURLs()...) && m.Err == nil })
-	if i < 0 {
+	i, _ := OwnMember(env, etcd.MembersOf(all))
+	if i < 0 || all[i].Err != nil {
 		return errors.New(etcd.DescribeHealth(all, ""))
 	}
 	if isAssumed(all) {

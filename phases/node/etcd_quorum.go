@@ -114,8 +114,9 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		idle = hasNoLeader(all, member.PeerURL)
-		return CheckQuorumOfOthers(all, member.PeerURL)
+		own := OwnPeerURL(env, etcd.MembersOf(all))
+		idle = hasNoLeader(all, own)
+		return CheckQuorumOfOthers(all, own)
 	})
 	if err == nil || idle && ctx.Err() == nil {
 		return nil
@@ -131,7 +132,7 @@ func healthOfMembers(ctx context.Context, env *step.Env, own manifests.LocalMemb
 		return all, nil
 	}
 	for _, peer := range env.Etcd.Peers(ctx, append(own.PeerURLs(), manifests.EtcdLocalPeerURL(env.Config))) {
-		if slices.ContainsFunc(peer.Members, func(m etcd.Member) bool { return m.At(own.PeerURL) }) {
+		if i, _ := OwnMember(env, peer.Members); i >= 0 {
 			return env.Etcd.HealthOf(ctx, peer.Members), nil
 		}
 	}
@@ -140,12 +141,12 @@ func healthOfMembers(ctx context.Context, env *step.Env, own manifests.LocalMemb
 
 // MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.
 func MayHavePeers(ctx context.Context, env *step.Env) bool {
-	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !found {
+	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found {
 		return true
 	}
 	all, err := etcd.AskHealth(ctx, env.Etcd)
-	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return !m.At(member.PeerURLs()...) && m.Err == nil })
+	own := OwnPeerURL(env, etcd.MembersOf(all))
+	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return !m.At(own) && m.Err == nil })
 }
 
 // hasNoLeader reports whether the member at own says it knows no leader, so its vote is of no use.

@@ -257,9 +257,12 @@ func awaitReady(ctx context.Context, env *step.Env, withAPI bool) error {
 
 // caughtUp waits until this node's member of etcd has a vote and the leader's commits.
 func caughtUp(ctx context.Context, env *step.Env) error {
-	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !found {
+	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}
-	return env.Etcd.CaughtUp(ctx, member.PeerURL)
+	own, err := askOwnPeerURL(ctx, env)
+	if err != nil {
+		return err
+	}
+	return env.Etcd.CaughtUp(ctx, own)
 }

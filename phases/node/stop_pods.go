@@ -114,11 +114,14 @@ func prepareClients(ctx context.Context, env *step.Env, component string) {
 // transferLeadership makes another member of etcd the leader before this member stops, to avoid an election. This node's API
 // server has stopped by then: its writes would fail while the leader changes.
 func transferLeadership(ctx context.Context, env *step.Env) error {
-	member, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !found {
+	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found {
 		return nil
 	}
-	moved, err := env.Etcd.MoveLeader(ctx, member.PeerURL)
+	own, err := askOwnPeerURL(ctx, env)
+	if err != nil {
+		return err
+	}
+	moved, err := env.Etcd.MoveLeader(ctx, own)
 	if moved {
 		env.UI.Printf("Another member leads etcd now")
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -63,11 +62,12 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 	if l.node != nil {
 		planes = cluster.ControlPlanesOf([]corev1.Node{*l.node})
 	}
+	own, _ := node.OwnMember(env, etcd.MembersOf(all))
 	for i, m := range all {
 		if m.Name != l.name && !slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return planes.Has(l.name, hostOf(url)) }) {
 			continue
 		}
-		if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found && m.At(own.PeerURLs()...) {
+		if i == own {
 			return fault.New(fmt.Sprintf("node %s has the member of etcd that runs on this host (%s)", l.name, m.PeerURL),
 				"find out which of them has the wrong name or address: `slipway etcd member list`, `kubectl get nodes -o wide`")
 		}

@@ -86,22 +86,15 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	return nil
 }
 
-// memberHere returns the peer URL of this host's member, which is peerURL in its static Pod. If etcd has another URL for it, as
-// after `etcdctl member update`, the ID in its log finds it.
+// memberHere returns the peer URL that etcd has for this host's member, which is peerURL in its static Pod.
 func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
-	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.At(peerURL) }) {
-		return peerURL
-	}
-	here, err := node.ReadEtcdData(env)
-	if err != nil {
+	i, err := node.OwnMember(env, members)
+	switch {
+	case i >= 0 && !members[i].At(peerURL):
+		env.UI.Printf("etcd has this host's member at %s", members[i].PeerURL)
+		return members[i].PeerURL
+	case i < 0 && err != nil && len(members) > 1:
 		ui.WarnError(env.UI, errors.WithMessagef(err, "etcd has no member at %s, and cannot tell whether this host's member has another address", peerURL))
-		return peerURL
-	}
-	for _, m := range members {
-		if here.Log != "" && m.ID == here.Member && m.Cluster == here.Cluster {
-			env.UI.Printf("etcd has this host's member at %s", m.PeerURL)
-			return m.PeerURL
-		}
 	}
 	return peerURL
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -41,15 +39,14 @@ func awaitEtcd(ctx context.Context, env *step.Env) error {
 
 // awaitTurn waits for this host's turn. Only etcd's list of members decides it.
 func awaitTurn(ctx context.Context, env *step.Env) error {
-	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	for {
 		all, err := etcd.AskHealth(ctx, env.Etcd)
 		if err != nil {
 			return err
 		}
-		position := slices.IndexFunc(all, func(h etcd.Health) bool { return h.At(own.PeerURLs()...) })
+		position, _ := node.OwnMember(env, etcd.MembersOf(all))
 		if position < 0 {
-			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", own.PeerURL),
+			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", node.OwnPeerURL(env, nil)),
 				"`slipway diagnose` says what is wrong with this node")
 		}
 		now := env.Host.Now()
@@ -73,7 +70,7 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 	if err != nil {
 		return etcd.Health{}, err
 	}
-	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
+	own := node.OwnPeerURL(env, etcd.MembersOf(all))
 	best := slices.MinFunc(all, func(a, b etcd.Health) int { return sourceRank(all, a, own) - sourceRank(all, b, own) })
 	const remedy = "`slipway diagnose` on the control planes says what is wrong"
 	switch {
@@ -92,8 +89,8 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 }
 
 // sourceRank orders members as sources of a snapshot; 0 is the best.
-func sourceRank(all []etcd.Health, h etcd.Health, own manifests.LocalMember) (count int) {
-	for i, bad := range []bool{!h.At(own.PeerURLs()...), h.Leads(), etcd.FarBehind(all, h), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
+func sourceRank(all []etcd.Health, h etcd.Health, own string) (count int) {
+	for i, bad := range []bool{!h.At(own), h.Leads(), etcd.FarBehind(all, h), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
 		if bad {
 			count += 1 << i
 		}

@@ -176,11 +176,10 @@ func PlanQuestions(ctx context.Context, env, first *step.Env, state *upgrading.S
 
 // knownPeers reports why the other members can't do without this node's; nil if none could be asked, a finding of its own.
 func knownPeers(env *step.Env, members []etcd.Health) error {
-	local, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
-	if !found || len(members) == 0 {
+	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found || len(members) == 0 {
 		return nil
 	}
-	return node.CheckQuorumOfOthers(members, local.PeerURL)
+	return node.CheckQuorumOfOthers(members, node.OwnPeerURL(env, etcd.MembersOf(members)))
 }
 
 func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {

@@ -206,8 +206,11 @@ func (m machine) isNotReset(others []machine) {
 type etcdStatus struct {
 	Code     int
 	Findings []struct{ Cause, Subject string }
-	Members  []struct{ Name, HashKV string }
-	Last     struct{ Path string } `json:"lastSnapshot"`
+	Members  []struct {
+		Name, HashKV string
+		ThisHost     bool
+	}
+	Last struct{ Path string } `json:"lastSnapshot"`
 }
 
 func (m machine) etcdStatus(flags ...string) (s etcdStatus, err error) {

@@ -132,6 +132,7 @@ func TestUpgrade(t *testing.T) {
 
 	cp.row("hostile-worker", func(m machine) { m.trustsNoWorker(w) })
 	cp.refusesUpgradeUnasked()
+	cp.isAtLocalhost()
 	cp.apply() // it waits for no Pod of the worker's
 	w.isHonest()
 	cp.row("rollback", machine.rollsBack)
@@ -158,6 +159,22 @@ func TestUpgrade(t *testing.T) {
 	w.row("kubelet-edit", machine.keepsKubeletEdit)
 	cp.row("encryption", machine.keepsEncryption)
 	cp.row("etcd-only", machine.patchesEtcd)
+}
+
+// isAtLocalhost gives the only member of etcd the peer URL that it had under kubeadm 1.12, and has after a restore by hand without the
+// cluster's flags.
+func (m machine) isAtLocalhost() {
+	m.Helper()
+	members, err := m.etcdMembers()
+	if err == nil {
+		_, err = m.etcdctl("member", "update", fmt.Sprintf("%x", members["cp-1"].ID), "--peer-urls=http://localhost:2380")
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	if status, err := m.etcdStatus(); err != nil || len(status.Members) != 1 || !status.Members[0].ThisHost {
+		m.Errorf("%+v, %v", status, err)
+	}
 }
 
 // appliesLikeKubespray plans and applies through a link named kubeadm, with the flags of Kubespray's role.

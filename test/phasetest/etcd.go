@@ -155,6 +155,11 @@ type LoneMember struct{ etcd.Etcd }
 
 func (LoneMember) MoveLeader(context.Context, string) (bool, error) { return false, nil }
 
-func (LoneMember) Health(context.Context) ([]etcd.Health, error) {
-	return []etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: OwnPeer}, Answers: true}}, nil
+func (LoneMember) Members(context.Context) ([]etcd.Member, error) {
+	return []etcd.Member{{Name: "cp-1", PeerURL: OwnPeer}}, nil
+}
+
+func (m LoneMember) Health(ctx context.Context) ([]etcd.Health, error) {
+	members, err := m.Members(ctx)
+	return []etcd.Health{{Member: members[0], Answers: true}}, err
 }

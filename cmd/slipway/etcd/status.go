@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/snapshot"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -115,12 +115,12 @@ func look(ctx context.Context, p *env.Parts, hash bool) (*status, error) {
 	if err != nil {
 		return nil, fault.WithRemedy(err, "`slipway diagnose` on the control planes says what is wrong")
 	}
-	own, _ := thisnode.EtcdMember(p.Env.Host, p.Env.Config.Paths)
+	own, _ := node.OwnMember(p.Env, etcd.MembersOf(all))
 	s := &status{TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "Status"}, Findings: []fault.Finding{}}
 	s.Findings = append(s.Findings, etcd.Concerns(all)...)
-	for _, m := range all {
+	for i, m := range all {
 		s.ClusterID = fmt.Sprintf("%x", m.Cluster)
-		s.Members = append(s.Members, memberOf(all, m, m.At(own.PeerURLs()...)))
+		s.Members = append(s.Members, memberOf(all, m, i == own))
 	}
 	if hash {
 		err = s.hash(ctx, p.Env.Etcd, etcd.CommonRevision(all))
