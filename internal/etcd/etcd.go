@@ -13,7 +13,10 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 )
 
 // Etcd is the membership of the cluster this node's etcd belongs to, or will join. A peer URL, such as https://192.0.2.1:2380,
@@ -44,13 +47,13 @@ type Etcd interface {
 	// Peers asks the etcds at these peer URLs for the members, all in parallel, and answers within seconds, in the order of urls.
 	// Unlike a client, a peer gets an answer even from a member that has no leader yet.
 	Peers(ctx context.Context, urls []string) []Peer
-	// MoveLeader makes sure the member at peerURL doesn't lead the cluster, so it can stop without an election. The healthy voter
-	// furthest ahead takes over. Nothing happens if there's no such voter, as with a single member, or if peerURL isn't a member
-	// or doesn't lead.
-	MoveLeader(ctx context.Context, peerURL string) (moved bool, err error)
-	// CaughtUp waits until the member at peerURL is a voter, leads or follows a leader, and has applied everything the leader had
-	// committed at the time of the call.
-	CaughtUp(ctx context.Context, peerURL string) error
+	// MoveLeader makes sure a member doesn't lead the cluster, so it can stop without an election. The healthy voter
+	// furthest ahead takes over. Nothing happens if there's no such voter, as with a single member, or if the member doesn't exist or
+	// doesn't lead.
+	MoveLeader(ctx context.Context, id Identity) (moved bool, err error)
+	// CaughtUp waits until a member is a voter, leads or follows a leader, and has applied everything the leader had committed at the
+	// time of the call.
+	CaughtUp(ctx context.Context, id Identity) error
 	// Withdraw deletes a key that its owner keeps writing, right after the owner's next write, so that it stays away until the
 	// write after that. withdrawn is false if the key doesn't exist, or goes away by itself.
 	Withdraw(ctx context.Context, key string) (withdrawn bool, err error)
@@ -175,6 +178,47 @@ func (m Member) PeerURLs() []string { return append([]string{m.PeerURL}, m.MoreP
 func (m Member) At(peerURLs ...string) bool {
 	return slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return slices.Contains(peerURLs, url) })
 }
+
+// OnlyLocal reports whether no other host can reach the member: its peer URLs are loopback addresses. It works as long as it's alone.
+func (m Member) OnlyLocal() bool {
+	return !slices.ContainsFunc(m.PeerURLs(), func(text string) bool {
+		u, err := url.Parse(text)
+		if err != nil {
+			return true
+		}
+		ip, err := netip.ParseAddr(u.Hostname())
+		return u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
+	})
+}
+
+// Identity is what a host knows about its own member. After `etcdctl member update`, or a restore by hand without the cluster's
+// flags, etcd has other peer URLs for the member than its flags.
+type Identity struct {
+	// PeerURLs and Name are in its flags. etcd publishes the name at each start.
+	PeerURLs []string
+	Name     string
+	// Data has the IDs in its log; zero if they're unknown.
+	Data Data
+}
+
+// At identifies a member by its peer URL alone.
+func At(peerURL string) Identity { return Identity{PeerURLs: []string{peerURL}} }
+
+// Find returns the member's position among members; -1 if it's none of them. Its IDs decide, and otherwise its peer URLs. Members of
+// separate clusters, or on copies of a disk, can have the same IDs, so another member's name or URL makes the IDs void.
+func (id Identity) Find(members []Member) int {
+	i := slices.IndexFunc(members, func(m Member) bool {
+		same := id.Data.Member != 0 && m.ID == id.Data.Member && (m.Cluster == 0 || m.Cluster == id.Data.Cluster)
+		return same && (m.Name == "" || m.Name == id.Name || m.At(id.PeerURLs...))
+	})
+	if i < 0 {
+		i = slices.IndexFunc(members, func(m Member) bool { return m.At(id.PeerURLs...) })
+	}
+	return i
+}
+
+// String names the member in messages.
+func (id Identity) String() string { return strings.Join(id.PeerURLs, ", ") }
 
 // Leads reports whether the member says that it's the leader.
 func (h Health) Leads() bool { return h.Answers && h.Status.Leader == h.ID }

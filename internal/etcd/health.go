@@ -155,17 +155,18 @@ func DescribeHealth(all []Health, peerURL string) string {
 	return strings.Join(append(working, others...), "; ")
 }
 
-func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err error) {
+func (r *Real) MoveLeader(ctx context.Context, id Identity) (moved bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {
-		m := byPeer(now, peerURL)
-		if m == nil || len(now) == 1 { // a single one may not answer any more where it's asked, and nobody waits for that
+		own := id.Find(now)
+		if own < 0 || len(now) == 1 { // a single one may not answer any more where it's asked, and nobody waits for that
 			return nil
 		}
+		m := now[own]
 		successor := successorOf(r.askEach(ctx, now), m.ID)
 		if successor == nil || successor.Status.Leader != m.ID {
 			return nil
 		}
-		on, err := r.reach(ctx, *m)
+		on, err := r.reach(ctx, m)
 		defer on.close()
 		if err != nil {
 			return err
@@ -174,7 +175,7 @@ func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err 
 		_, err = on.client.MoveLeader(ctx, successor.ID)
 		return err
 	})
-	return moved && err == nil, errors.WithMessagef(err, "make another member than %s the leader of etcd", peerURL)
+	return moved && err == nil, errors.WithMessagef(err, "make another member than %s the leader of etcd", id)
 }
 
 // successorOf returns the best healthy voter to take over from a member, of the newest version, because it needn't stop again
@@ -200,14 +201,14 @@ func succeedsBetter(a, b Status) bool {
 	return a.Applied > b.Applied
 }
 
-func (r *Real) CaughtUp(ctx context.Context, peerURL string) error {
+func (r *Real) CaughtUp(ctx context.Context, id Identity) error {
 	var goal uint64
 	err := r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {
 		all := r.askEach(ctx, now)
 		if leader := slices.IndexFunc(all, Health.Leads); goal == 0 && leader >= 0 {
 			goal = all[leader].Status.Committed
 		}
-		i := slices.IndexFunc(all, func(h Health) bool { return h.At(peerURL) })
+		i := id.Find(now)
 		switch {
 		case i < 0:
 			return errors.New("it is not a member: something else has removed it")
@@ -222,5 +223,5 @@ func (r *Real) CaughtUp(ctx context.Context, peerURL string) error {
 		}
 		return nil
 	})
-	return errors.WithMessagef(err, "wait for the member of etcd at %s", peerURL)
+	return errors.WithMessagef(err, "wait for the member of etcd at %s", id)
 }

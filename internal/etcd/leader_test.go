@@ -57,7 +57,7 @@ func TestMoveLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, r := led(t, "a", "b", "c")
 			test.change(f)
-			moved, err := r.MoveLeader(t.Context(), peer(test.from))
+			moved, err := r.MoveLeader(t.Context(), At(peer(test.from)))
 			if err != nil || moved != (test.leader != 1) || f.status[1].Leader != test.leader {
 				t.Errorf("moved %t, %v; the leader is %d, want %d", moved, err, f.status[1].Leader, test.leader)
 			}
@@ -76,7 +76,7 @@ func TestMoveLeaderFails(t *testing.T) {
 		}
 		return nil
 	}
-	moved, err := r.MoveLeader(t.Context(), peer("a"))
+	moved, err := r.MoveLeader(t.Context(), At(peer("a")))
 	if fact.Error(t, err, peer("a"), "leader", "PermissionDenied"); moved {
 		t.Error("moved")
 	}
@@ -102,7 +102,7 @@ func TestCaughtUp(t *testing.T) {
 			said := func(fact string) bool { return err != nil && strings.Contains(err.Error(), fact) }
 			facts := append(strings.Split(test.says, "; "), peer("b"))
 			for r.options.Timeout = time.Second; !all(facts, said) && r.options.Timeout < time.Minute; r.options.Timeout *= 4 {
-				err = r.CaughtUp(t.Context(), peer("b")) // on a busy machine, a second may not be enough for a single look
+				err = r.CaughtUp(t.Context(), At(peer("b"))) // on a busy machine, a second may not be enough for a single look
 			}
 			fact.Error(t, err, facts...)
 			r.options.Timeout = time.Minute
@@ -113,13 +113,13 @@ func TestCaughtUp(t *testing.T) {
 				}
 				return nil
 			}
-			if err := r.CaughtUp(t.Context(), peer("b")); err != nil || looks <= 6 {
+			if err := r.CaughtUp(t.Context(), At(peer("b"))); err != nil || looks <= 6 {
 				t.Errorf("error %v after %d looks", err, looks)
 			}
 		})
 	}
 	_, r := led(t, "a")
-	fact.Error(t, r.CaughtUp(t.Context(), peer("z")), peer("z"), "a member", "removed")
+	fact.Error(t, r.CaughtUp(t.Context(), At(peer("z"))), peer("z"), "a member", "removed")
 }
 
 func all(facts []string, said func(string) bool) bool {

@@ -143,10 +143,10 @@ func (p *Plan) Peers(ctx context.Context, urls []string) []Peer {
 }
 
 // MoveLeader records nothing: a plan doesn't know the leader, and a change of leader has no lasting effect.
-func (p *Plan) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (p *Plan) MoveLeader(context.Context, Identity) (bool, error) { return false, nil }
 
 // CaughtUp assumes that the wait is over.
-func (p *Plan) CaughtUp(context.Context, string) error { return nil }
+func (p *Plan) CaughtUp(context.Context, Identity) error { return nil }
 
 // Withdraw isn't recorded: the owner soon writes the key again.
 func (p *Plan) Withdraw(context.Context, string) (bool, error) { return false, nil }

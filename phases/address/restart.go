@@ -122,10 +122,10 @@ func (m *Move) moveMember(ctx context.Context, env *step.Env) error {
 	if len(former) == 0 {
 		return nil // its members have a network of their own
 	}
-	if members, err := env.Etcd.Members(ctx); err == nil { // the member may have another form of the address, or another address
+	if members, err := env.Etcd.Members(ctx); err == nil { // the address may have another form there, or be one that only this host reaches
 		here, _ := node.OwnMember(env, members)
 		for i, member := range members {
-			if member.PeerURL != own.PeerURL && (i == here || m.ReplaceAddresses(member.PeerURL) == own.PeerURL) {
+			if i == here && member.OnlyLocal() || member.PeerURL != own.PeerURL && m.ReplaceAddresses(member.PeerURL) == own.PeerURL {
 				former = append(former, member.PeerURL)
 			}
 		}

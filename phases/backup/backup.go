@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -178,14 +177,14 @@ func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
 	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}
-	all, err := etcd.AskHealth(ctx, env.Etcd)
+	members, err := env.Etcd.Members(ctx)
 	if err != nil {
 		return err
 	}
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
 	}
-	_, err = Snapshot(ctx, env, node.OwnPeerURL(env, etcd.MembersOf(all)), filepath.Join(dir, upgrading.SnapshotFile), 0)
+	_, err = Snapshot(ctx, env, node.OwnPeerURL(env, members), filepath.Join(dir, upgrading.SnapshotFile), 0)
 	return err
 }
 

@@ -8,8 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -29,53 +27,52 @@ import (
 // checkData compares the member at peer with the data on this host before etcd is started. A member that has run has promised the
 // others the contents of its log. Without the log it must not continue, because it would vote as if it had promised nothing: it's
 // removed, and joins as a new member. Data that no member at peer can have written is refused, unless this join itself has left it.
-func checkData(ctx context.Context, env *step.Env, peer string) error {
+// If etcd has another peer URL for the member that wrote it, that's the URL to join at, instead of peer.
+func checkData(ctx context.Context, env *step.Env, peer string) (at string, err error) {
 	members, err := membersToJoin(ctx, env)
 	if err != nil {
-		return etcd.WithHealth(ctx, env.Etcd, err)
-	}
-	if err := checkReachable(members); err != nil {
-		return err
+		return peer, etcd.WithHealth(ctx, env.Etcd, err)
 	}
 	here, err := node.ReadEtcdData(env)
 	if err != nil {
-		return err
+		return peer, err
+	}
+	own := etcd.Identity{PeerURLs: []string{peer}, Name: env.Config.Name, Data: here.Data}.Find(members)
+	if own < 0 {
+		if err := checkReachable(members); err != nil {
+			return peer, err
+		}
+	} else if !members[own].At(peer) {
+		peer = members[own].PeerURL
 	}
 	m, fit := classifyData(here, members, env.Config.Name, peer)
 	if fit == dataForeign && ofWithdrawn(env, here, members, peer) {
-		return removeWithdrawn(ctx, env, here)
+		return peer, removeWithdrawn(ctx, env, here)
 	}
 	switch fit {
 	case dataForeign:
-		return here.Foreign()
+		return peer, here.Foreign()
 	case dataLost:
-		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
+		return peer, replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
 	case dataOfRemovedMember:
-		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
+		return peer, replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
 	case dataEmpty:
 		if m.Learner && awaitFirstEntry(ctx, env) {
-			return nil
+			return peer, nil
 		}
-		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
+		return peer, replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
 	}
-	return nil
+	return peer, nil
 }
 
-// checkReachable fails if a member has nothing but loopback addresses, as after a restore by hand without the cluster's flags, or in
-// a cluster of kubeadm before 1.13. It works as long as it's alone, but an etcd on another host would look for it on its own host.
+// checkReachable fails if a member is only at loopback addresses, as after a restore by hand without the cluster's flags, or in a
+// cluster of kubeadm before 1.13. Such a member works while it's alone, but an etcd on another host would connect to itself instead.
 func checkReachable(members []etcd.Member) error {
-	local := func(text string) bool {
-		u, err := url.Parse(text)
-		if err != nil {
-			return false
-		}
-		ip, err := netip.ParseAddr(u.Hostname())
-		return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
-	}
 	for _, m := range members {
-		if !slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return !local(url) }) {
+		if m.OnlyLocal() {
 			return fault.New(fmt.Sprintf("etcd's member %s is at %s, where no other host can reach it", m.Label(), strings.Join(m.PeerURLs(), ", ")),
-				fmt.Sprintf("on its host, give it the address of its static Pod's --initial-advertise-peer-urls: `etcdctl member update %s --peer-urls=URL`; then run the same command again", m.IDText()))
+				fmt.Sprintf("on its host, give it the URL in --initial-advertise-peer-urls of its static Pod: `cd /etc/kubernetes/pki/etcd && etcdctl --endpoints https://127.0.0.1:2379 "+
+					"--cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key member update %s --peer-urls=URL`; then run the same command again", m.IDText()))
 		}
 	}
 	return nil

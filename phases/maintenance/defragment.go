@@ -194,13 +194,13 @@ func rank(m etcd.Health) int {
 // defragmentOne rewrites a member's database, and waits until it's as good as the others again.
 func defragmentOne(ctx context.Context, env *step.Env, m etcd.Health) error {
 	env.UI.Printf("Defragmenting %s: %s, of which %s are in use", m.Label(), size(m.Status.Size), size(m.Status.InUse))
-	if _, err := env.Etcd.MoveLeader(ctx, m.PeerURL); err != nil {
+	if _, err := env.Etcd.MoveLeader(ctx, etcd.At(m.PeerURL)); err != nil {
 		return err
 	}
 	if err := env.Etcd.Defragment(ctx, m.PeerURL); err != nil {
 		return etcd.WithHealth(ctx, env.Etcd, err)
 	}
-	return env.Etcd.CaughtUp(ctx, m.PeerURL)
+	return env.Etcd.CaughtUp(ctx, etcd.At(m.PeerURL))
 }
 
 func size(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }

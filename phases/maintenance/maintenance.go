@@ -33,12 +33,6 @@ func ask(ctx context.Context, env *step.Env) ([]etcd.Health, error) {
 	return all, fault.WithRemedy(err, "`slipway diagnose` on the control planes says what is wrong with etcd")
 }
 
-// isOwn reports whether a member is this host's.
-func isOwn(env *step.Env, m etcd.Member) bool {
-	i, _ := node.OwnMember(env, []etcd.Member{m})
-	return i >= 0
-}
-
 // awaitFullHealth waits for all members to work, as one may be restarting, or they elect a leader.
 func awaitFullHealth(ctx context.Context, env *step.Env) (all []etcd.Health, err error) {
 	limited, cancel := context.WithTimeout(ctx, min(etcd.HealthTimeout, env.Config.Timeouts.EtcdAPICall))

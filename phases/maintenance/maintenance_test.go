@@ -77,7 +77,8 @@ func (m *members) Leave(_ context.Context, peerURL string) (bool, error) {
 	return h != nil, err
 }
 
-func (m *members) MoveLeader(_ context.Context, peerURL string) (bool, error) {
+func (m *members) MoveLeader(_ context.Context, id etcd.Identity) (bool, error) {
+	peerURL := id.PeerURLs[0]
 	i := slices.IndexFunc(m.all, func(h etcd.Health) bool { return h.PeerURL == peerURL })
 	next := slices.IndexFunc(m.all, func(h etcd.Health) bool { return h.PeerURL != peerURL && !h.Learner })
 	if !m.all[i].Leads() || next < 0 {
@@ -105,7 +106,8 @@ func (m *members) Defragment(_ context.Context, peerURL string) error {
 	return err
 }
 
-func (m *members) CaughtUp(_ context.Context, peerURL string) error {
+func (m *members) CaughtUp(_ context.Context, id etcd.Identity) error {
+	peerURL := id.PeerURLs[0]
 	if m.rewritten == peerURL {
 		m.rewritten = ""
 	}

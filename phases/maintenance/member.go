@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -31,7 +33,11 @@ func NewRemoval(ctx context.Context, env *step.Env, which string) (*Removal, err
 	if err != nil {
 		return nil, err
 	}
-	if isOwn(env, m.Member) {
+	own, err := node.OwnMember(env, etcd.MembersOf(all))
+	if err != nil {
+		return nil, errors.WithMessage(err, "cannot tell which member is this host's")
+	}
+	if own >= 0 && all[own].ID == m.ID {
 		return nil, fault.New(fmt.Sprintf("%s is this host's own member: without it, this control plane would not work", m.Label()),
 			"take the whole node out of the cluster: `slipway reset` here")
 	}

@@ -25,7 +25,7 @@ type unknownSpaceError struct{ error }
 // hasRoom makes sure that a member's new database fits beside the old: etcd ends if it can't write its log. If that isn't
 // known, the error is an unknownSpaceError.
 func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
-	if !isOwn(env, m.Member) {
+	if own, _ := node.OwnMember(env, []etcd.Member{m.Member}); own < 0 {
 		return hasRoomThere(ctx, env, m)
 	}
 	pod, err := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.EtcdName))

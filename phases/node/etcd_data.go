@@ -4,10 +4,8 @@
 package node
 
 import (
-	"context"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -174,27 +172,27 @@ func EtcdWALDir(manifest []byte) string {
 	return thisnode.OnHostOr(pod, member.WALDir)
 }
 
-// OwnMember returns the position of this host's member among etcd's; -1 if none of them is. The IDs in its log identify it: after
-// `etcdctl member update`, or a restore by hand without the cluster's flags, etcd has other peer URLs for it than its static Pod.
-// The static Pod's URLs decide if no member has these IDs. If that finds none either, err is why the log wasn't read, or nil.
-func OwnMember(env *step.Env, members []etcd.Member) (position int, err error) {
-	var urls []string
-	if own, found := thisnode.EtcdMember(env.Host, env.Config.Paths); found {
-		urls = own.PeerURLs()
+// OwnIdentity identifies this host's member of etcd; the zero Identity without etcd's static Pod. err says why its log couldn't be
+// read, if it couldn't: then its peer URLs identify it.
+func OwnIdentity(env *step.Env) (etcd.Identity, error) {
+	own, found := thisnode.EtcdMember(env.Host, env.Config.Paths)
+	if !found {
+		return etcd.Identity{}, nil
 	}
-	return memberOf(env, urls, members)
+	return identityOf(env, own)
 }
 
-// memberOf is OwnMember for a static Pod with these peer URLs.
-func memberOf(env *step.Env, urls []string, members []etcd.Member) (position int, err error) {
+// identityOf identifies a member with these flags and the data on this host.
+func identityOf(env *step.Env, own manifests.LocalMember) (etcd.Identity, error) {
 	data, err := OwnEtcdData(env)
-	position = slices.IndexFunc(members, func(m etcd.Member) bool {
-		return err == nil && data.Member != 0 && m.ID == data.Member && (m.Cluster == 0 || m.Cluster == data.Cluster)
-	})
-	if position < 0 {
-		position = slices.IndexFunc(members, func(m etcd.Member) bool { return m.At(urls...) })
-	}
-	if position >= 0 {
+	return etcd.Identity{PeerURLs: own.PeerURLs(), Name: own.Name, Data: data}, err
+}
+
+// OwnMember returns the position of this host's member among etcd's; -1 if it's none of them. If its log couldn't be read, and its
+// peer URLs aren't among theirs either, err says why.
+func OwnMember(env *step.Env, members []etcd.Member) (position int, err error) {
+	id, err := OwnIdentity(env)
+	if position = id.Find(members); position >= 0 {
 		err = nil
 	}
 	return position, err
@@ -207,10 +205,4 @@ func OwnPeerURL(env *step.Env, members []etcd.Member) string {
 	}
 	own, _ := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	return own.PeerURL
-}
-
-// askOwnPeerURL is OwnPeerURL for the members that etcd lists.
-func askOwnPeerURL(ctx context.Context, env *step.Env) (string, error) {
-	members, err := env.Etcd.Members(ctx)
-	return OwnPeerURL(env, members), err
 }

@@ -44,8 +44,8 @@ type EtcdOthers struct {
 	// plan.
 	known, planned bool
 	unread         string
-	// id is the ID of this node's member by its data, unless it answers, and serving its ID if it does; each is 0 otherwise. former is set
-	// if a list of members lacks id.
+	// id is the ID in this node's data while its member doesn't answer, and serving its ID while it does; otherwise they're 0. former is
+	// set if a list of members lacks id.
 	id, serving uint64
 	former      bool
 }
@@ -87,15 +87,16 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		all = nil
 	}
-	own, _ := memberOf(env, o.Own.PeerURLs(), etcd.MembersOf(all))
+	id, _ := identityOf(env, o.Own)
+	own := id.Find(etcd.MembersOf(all))
 	if own >= 0 && !all[own].Answers {
 		own = -1
 	}
 	if own >= 0 {
 		o.Revision, o.Cluster, o.serving = all[own].Status.Revision, all[own].Cluster, all[own].ID
 	}
-	if data, err := OwnEtcdData(env); err == nil && own < 0 { // a member that answers is one
-		o.id = data.Member
+	if own < 0 { // a member that answers is one
+		o.id = id.Data.Member
 	}
 	o.gather(ctx, env, all, own >= 0)
 	o.askOthers(ctx, env)
@@ -231,13 +232,18 @@ func (o *EtcdOthers) note(name, peerURL string) *otherMember {
 
 // noteMember notes a member with all its peer URLs.
 func (o *EtcdOthers) noteMember(m etcd.Member) (noted *otherMember) {
-	if m.At(o.Own.PeerURLs()...) || m.ID != 0 && (m.ID == o.id || m.ID == o.serving) {
+	if o.isOwn(m) {
 		return nil
 	}
 	for _, url := range m.PeerURLs() {
 		noted = o.note(m.Name, url)
 	}
 	return noted
+}
+
+// isOwn reports whether a member is this node's.
+func (o *EtcdOthers) isOwn(m etcd.Member) bool {
+	return m.At(o.Own.PeerURLs()...) || m.ID != 0 && (m.ID == o.id || m.ID == o.serving)
 }
 
 func (m *otherMember) answers(answers bool) {
@@ -275,7 +281,9 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 func (o *EtcdOthers) Names() []string {
 	names := slices.Concat(o.Running, o.Silent)
 	for _, m := range o.Earlier {
-		names = append(names, m.Label())
+		if !o.isOwn(m) {
+			names = append(names, m.Label())
+		}
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == o.Own.Name || slices.Contains(o.elsewhere, name) })

@@ -208,7 +208,7 @@ func TestForeignFinding(t *testing.T) {
 }
 
 // restored is the only member of an etcd whose data was restored by hand, without the cluster's flags.
-var restored = etcd.Member{ID: 0xa, Cluster: 0xc, Name: "default", PeerURL: "http://localhost:2380"}
+var restored = etcd.Member{ID: 0xa, Cluster: 0xc, Name: "cp-1", PeerURL: "http://localhost:2380"}
 
 // hostOfMember is a host with etcd's static Pod, and this log.
 func hostOfMember(t *testing.T, log string) *phasetest.Stage {
@@ -236,6 +236,7 @@ func TestOwnMember(t *testing.T) {
 	}{
 		"restored by hand":                       {inLog, []etcd.Member{other, restored}, 1, false},
 		"the IDs come before the address":        {inLog, []etcd.Member{listed, restored}, 1, false},
+		"a copy of another member's data":        {inLog, []etcd.Member{listed, {ID: 0xa, Cluster: 0xc, Name: "cp-2", PeerURL: "https://cp-2:2380"}}, 0, false},
 		"a member of another cluster":            {phasetest.LogOf(0xa, 0xe, true), []etcd.Member{other, restored}, -1, false},
 		"a list that doesn't name the cluster":   {inLog, []etcd.Member{{ID: 0xa, PeerURL: "https://x:2380"}}, 0, false},
 		"by its address, before its first start": {"", []etcd.Member{other, listed}, 1, false},

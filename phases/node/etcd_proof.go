@@ -74,7 +74,10 @@ func CheckServesOwnData(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	i, _ := OwnMember(env, etcd.MembersOf(all))
-	if i < 0 || all[i].Err != nil {
+	if i < 0 {
+		return errors.Errorf("no member of etcd is this host's: %s", etcd.DescribeHealth(all, ""))
+	}
+	if all[i].Err != nil {
 		return errors.New(etcd.DescribeHealth(all, ""))
 	}
 	if isAssumed(all) {

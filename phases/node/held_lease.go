@@ -260,9 +260,6 @@ func caughtUp(ctx context.Context, env *step.Env) error {
 	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}
-	own, err := askOwnPeerURL(ctx, env)
-	if err != nil {
-		return err
-	}
+	own, _ := OwnIdentity(env)
 	return env.Etcd.CaughtUp(ctx, own)
 }

@@ -117,10 +117,7 @@ func transferLeadership(ctx context.Context, env *step.Env) error {
 	if _, found := thisnode.EtcdMember(env.Host, env.Config.Paths); !found {
 		return nil
 	}
-	own, err := askOwnPeerURL(ctx, env)
-	if err != nil {
-		return err
-	}
+	own, _ := OwnIdentity(env)
 	moved, err := env.Etcd.MoveLeader(ctx, own)
 	if moved {
 		env.UI.Printf("Another member leads etcd now")

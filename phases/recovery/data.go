@@ -120,7 +120,7 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 	}
 	limit := &env.Config.Timeouts.UpgradeManifests
 	err := env.Guard(ctx, limit, env.NodeTarget(), "the control plane does not work with etcd's new data", func(ctx context.Context) error {
-		if err := env.Etcd.CaughtUp(ctx, r.own.PeerURL); err != nil {
+		if err := env.Etcd.CaughtUp(ctx, etcd.At(r.own.PeerURL)); err != nil {
 			return err
 		}
 		return errors.WithMessage(env.Cluster.Ready(ctx), "the API")

@@ -202,6 +202,6 @@ func (q *lostQuorum) Members(context.Context) ([]etcd.Member, error) {
 	return []etcd.Member{{Cluster: data.Cluster, PeerURL: phasetest.OwnPeer}}, err
 }
 
-func (q *lostQuorum) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (q *lostQuorum) MoveLeader(context.Context, etcd.Identity) (bool, error) { return false, nil }
 
-func (q *lostQuorum) CaughtUp(context.Context, string) error { return nil }
+func (q *lostQuorum) CaughtUp(context.Context, etcd.Identity) error { return nil }

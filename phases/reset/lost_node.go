@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -62,7 +63,10 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 	if l.node != nil {
 		planes = cluster.ControlPlanesOf([]corev1.Node{*l.node})
 	}
-	own, _ := node.OwnMember(env, etcd.MembersOf(all))
+	own, err := node.OwnMember(env, etcd.MembersOf(all))
+	if err != nil {
+		return errors.WithMessage(err, "cannot tell which member of etcd is this host's")
+	}
 	for i, m := range all {
 		if m.Name != l.name && !slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return planes.Has(l.name, hostOf(url)) }) {
 			continue

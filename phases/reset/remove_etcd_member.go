@@ -94,7 +94,7 @@ func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
 		env.UI.Printf("etcd has this host's member at %s", members[i].PeerURL)
 		return members[i].PeerURL
 	case i < 0 && err != nil && len(members) > 1:
-		ui.WarnError(env.UI, errors.WithMessagef(err, "etcd has no member at %s, and cannot tell whether this host's member has another address", peerURL))
+		ui.WarnError(env.UI, errors.WithMessagef(err, "etcd has no member at %s, and it is not known whether this host's member has another address", peerURL))
 	}
 	return peerURL
 }
@@ -123,6 +123,9 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if err == nil {
+		peerURL = memberHere(env, etcd.MembersOf(all), peerURL)
 	}
 	var why, remedy string
 	switch {

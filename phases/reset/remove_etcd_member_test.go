@@ -44,6 +44,7 @@ func TestResetKeepsQuorum(t *testing.T) {
 		fail  map[string]error
 		alter func(m *phasetest.FakeMembers)
 		force bool
+		log   string // of its etcd
 		err   []string
 		warns phasetest.Line
 	}{
@@ -69,6 +70,8 @@ func TestResetKeepsQuorum(t *testing.T) {
 		{name: "it cannot leave for another reason", fail: map[string]error{"leave": errors.New("permission denied")}, warns: unasked("permission denied")},
 		{name: "it is a learner", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
 			alter: func(m *phasetest.FakeMembers) { m.List[0].Learner = true }, warns: unasked("no leader")},
+		{name: "two are down, and it has another URL in etcd", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *phasetest.FakeMembers) { m.List[0].PeerURL, m.List[0].Cluster = "https://192.0.2.99:2380", 7 }, log: phasetest.LogOf(1, 7, true), err: needed("none works")},
 		{name: "it has left", down: []string{"cp-3"}, fail: map[string]error{"list": late},
 			alter: func(m *phasetest.FakeMembers) { m.List = m.List[1:] }, warns: unasked("")},
 		{name: "it is alone, and does not work", down: []string{"cp-1"}, fail: map[string]error{"list": errors.New("no leader")},
@@ -77,6 +80,9 @@ func TestResetKeepsQuorum(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newResetScene(t)
+			if tt.log != "" {
+				s = newResetScene(t, map[string]string{phasetest.EtcdLog: tt.log})
+			}
 			m := &phasetest.FakeMembers{List: threeMembers(), Fail: tt.fail, Down: map[string]error{}}
 			for _, name := range tt.down {
 				m.Down[name] = down

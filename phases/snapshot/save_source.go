@@ -44,9 +44,10 @@ func awaitTurn(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		position, _ := node.OwnMember(env, etcd.MembersOf(all))
+		own, _ := node.OwnIdentity(env)
+		position := own.Find(etcd.MembersOf(all))
 		if position < 0 {
-			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", node.OwnPeerURL(env, nil)),
+			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", own),
 				"`slipway diagnose` says what is wrong with this node")
 		}
 		now := env.Host.Now()

@@ -69,7 +69,7 @@ func threeEtcds(t *testing.T, pki, release string, leads bool) (survivor *etcdPr
 		m.start("--initial-cluster=" + strings.Join(initial, ","))
 	}
 	for _, m := range all {
-		if err := all[0].api().CaughtUp(t.Context(), m.peerURL); err != nil {
+		if err := all[0].api().CaughtUp(t.Context(), etcd.At(m.peerURL)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -151,12 +151,12 @@ func (e *etcdProcess) grows(t *testing.T, pki, release string, want map[string]s
 		t.Fatal(err)
 	}
 	for _, m := range []*etcdProcess{second, e} {
-		if err := second.api().CaughtUp(t.Context(), m.peerURL); err != nil {
+		if err := second.api().CaughtUp(t.Context(), etcd.At(m.peerURL)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	moved, err := second.api().MoveLeader(t.Context(), e.peerURL)
-	again, errAgain := second.api().MoveLeader(t.Context(), e.peerURL)
+	moved, err := second.api().MoveLeader(t.Context(), etcd.At(e.peerURL))
+	again, errAgain := second.api().MoveLeader(t.Context(), etcd.At(e.peerURL))
 	if !moved || again || err != nil || errAgain != nil {
 		t.Errorf("moved %t (%v), again %t (%v)", moved, err, again, errAgain)
 	}

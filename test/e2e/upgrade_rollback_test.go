@@ -240,7 +240,7 @@ func (e *etcdProcess) knowsMembersAlone(second *etcdProcess) {
 	}
 	e.start()
 	for _, m := range []*etcdProcess{second, e} {
-		if err := second.api().CaughtUp(e.Context(), m.peerURL); err != nil {
+		if err := second.api().CaughtUp(e.Context(), etcd.At(m.peerURL)); err != nil {
 			e.Fatal(err)
 		}
 	}

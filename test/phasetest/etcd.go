@@ -96,12 +96,12 @@ func (m *FakeMembers) HealthOf(_ context.Context, members []etcd.Member) []etcd.
 	return all
 }
 
-func (m *FakeMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (m *FakeMembers) MoveLeader(context.Context, etcd.Identity) (bool, error) { return false, nil }
 
 // Withdraw finds no key.
 func (m *FakeMembers) Withdraw(context.Context, string) (bool, error) { return false, nil }
 
-func (m *FakeMembers) CaughtUp(context.Context, string) error { return nil }
+func (m *FakeMembers) CaughtUp(context.Context, etcd.Identity) error { return nil }
 
 func (m *FakeMembers) at(peer string) int {
 	return slices.IndexFunc(m.List, func(e etcd.Member) bool { return e.PeerURL == peer })
@@ -153,7 +153,7 @@ func (m *FakeMembers) Leave(_ context.Context, peer string) (bool, error) {
 // LoneMember is an etcd that can't hand over the lead.
 type LoneMember struct{ etcd.Etcd }
 
-func (LoneMember) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (LoneMember) MoveLeader(context.Context, etcd.Identity) (bool, error) { return false, nil }
 
 func (LoneMember) Members(context.Context) ([]etcd.Member, error) {
 	return []etcd.Member{{Name: "cp-1", PeerURL: OwnPeer}}, nil

@@ -139,9 +139,9 @@ func Silent(urls []string) (all []etcd.Peer) {
 	return all
 }
 
-func (m lastingMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }
+func (m lastingMembers) MoveLeader(context.Context, etcd.Identity) (bool, error) { return false, nil }
 
-func (m lastingMembers) CaughtUp(context.Context, string) error { return nil }
+func (m lastingMembers) CaughtUp(context.Context, etcd.Identity) error { return nil }
 
 func (m lastingMembers) Snapshot(_ context.Context, _ string, w io.Writer) (etcd.SnapshotInfo, error) {
 	data, err := os.ReadFile(fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
