@@ -94,8 +94,7 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	}
 	if own >= 0 {
 		o.Revision, o.Cluster, o.serving = all[own].Status.Revision, all[own].Cluster, all[own].ID
-	}
-	if own < 0 { // a member that answers is one
+	} else { // a member that answers is one
 		o.id = id.Data.Member
 	}
 	o.gather(ctx, env, all, own >= 0)
