@@ -122,12 +122,16 @@ func (m *Move) moveMember(ctx context.Context, env *step.Env) error {
 	if len(former) == 0 {
 		return nil // its members have a network of their own
 	}
-	if members, err := env.Etcd.Members(ctx); err == nil { // the address may have another form there, or be one that only this host reaches
+	if members, err := env.Etcd.Members(ctx); err == nil {
 		here, _ := node.OwnMember(env, members)
-		for i, member := range members {
+		for i, member := range members { // the address may have another form there, or be one that only this host reaches
 			if i == here && member.OnlyLocal() || member.PeerURL != own.PeerURL && m.ReplaceAddresses(member.PeerURL) == own.PeerURL {
 				former = append(former, member.PeerURL)
 			}
+		}
+		if here >= 0 && !members[here].At(append(former, own.PeerURL)...) {
+			env.UI.Printf("etcd has its member %s at %s, which stays", own.Name, members[here].PeerURL)
+			return nil
 		}
 	}
 	data, err := node.OwnEtcdData(env)

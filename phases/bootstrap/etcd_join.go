@@ -42,8 +42,7 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	peer := manifests.PeerURL(n.AdvertiseAddress.String())
 	env.UI.Printf("Adding %s to etcd, up to %s", peer, n.Timeouts.EtcdAPICall)
-	peer, err := checkData(ctx, env, peer)
-	if err != nil {
+	if err := checkData(ctx, env, peer); err != nil {
 		return err
 	}
 	members, added, err := env.Etcd.Join(ctx, n.Name, peer)
@@ -66,7 +65,7 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 func startMember(ctx context.Context, env *step.Env, peer string, members []etcd.Member, added bool) error {
 	local, there := thisnode.EtcdMember(env.Host, env.Config.Paths)
 	initial := local.Initial
-	if !there || added || !slices.Contains(local.PeerURLs(), manifests.PeerURL(env.Config.AdvertiseAddress.String())) {
+	if !there || added || !slices.Contains(local.PeerURLs(), peer) {
 		initial = nil
 		for _, m := range members {
 			for _, url := range m.PeerURLs() { // etcd compares them all

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,55 +28,61 @@ import (
 // checkData compares the member at peer with the data on this host before etcd is started. A member that has run has promised the
 // others the contents of its log. Without the log it must not continue, because it would vote as if it had promised nothing: it's
 // removed, and joins as a new member. Data that no member at peer can have written is refused, unless this join itself has left it.
-// If etcd has another peer URL for the member that wrote it, that's the URL to join at, instead of peer.
-func checkData(ctx context.Context, env *step.Env, peer string) (at string, err error) {
+func checkData(ctx context.Context, env *step.Env, peer string) error {
 	members, err := membersToJoin(ctx, env)
 	if err != nil {
-		return peer, etcd.WithHealth(ctx, env.Etcd, err)
+		return etcd.WithHealth(ctx, env.Etcd, err)
 	}
 	here, err := node.ReadEtcdData(env)
 	if err != nil {
-		return peer, err
+		return err
 	}
-	own := etcd.Identity{PeerURLs: []string{peer}, Name: env.Config.Name, Data: here.Data}.Find(members)
-	if own < 0 {
-		if err := checkReachable(members); err != nil {
-			return peer, err
+	if here.Log == "" {
+		if err := checkReachable(env, members, peer); err != nil {
+			return err
 		}
-	} else if !members[own].At(peer) {
-		peer = members[own].PeerURL
 	}
 	m, fit := classifyData(here, members, env.Config.Name, peer)
 	if fit == dataForeign && ofWithdrawn(env, here, members, peer) {
-		return peer, removeWithdrawn(ctx, env, here)
+		return removeWithdrawn(ctx, env, here)
 	}
 	switch fit {
 	case dataForeign:
-		return peer, here.Foreign()
+		own := etcd.Identity{Name: env.Config.Name, Data: here.Data}.Find(members)
+		if own >= 0 && !members[own].At(peer) {
+			return fault.New(fmt.Sprintf("etcd has this host's member at %s, and this host joins at %s", members[own].PeerURL, peer),
+				"if that is its address now, "+updateMember(env, members[own])+peer+"`, and run the same command again")
+		}
+		return here.Foreign()
 	case dataLost:
-		return peer, replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
+		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
 	case dataOfRemovedMember:
-		return peer, replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
+		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
 	case dataEmpty:
 		if m.Learner && awaitFirstEntry(ctx, env) {
-			return peer, nil
+			return nil
 		}
-		return peer, replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
+		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
 	}
-	return peer, nil
+	return nil
 }
 
-// checkReachable fails if a member is only at loopback addresses, as after a restore by hand without the cluster's flags, or in a
-// cluster of kubeadm before 1.13. Such a member works while it's alone, but an etcd on another host would connect to itself instead.
-func checkReachable(members []etcd.Member) error {
+// checkReachable fails if another member is only at loopback addresses, as after a restore by hand without the cluster's flags, or in
+// a cluster of kubeadm before 1.13. It works while it's alone, but an etcd on this host would connect to itself instead.
+func checkReachable(env *step.Env, members []etcd.Member, peer string) error {
 	for _, m := range members {
-		if m.OnlyLocal() {
+		if m.OnlyLocal() && !m.At(peer) {
 			return fault.New(fmt.Sprintf("etcd's member %s is at %s, where no other host can reach it", m.Label(), strings.Join(m.PeerURLs(), ", ")),
-				fmt.Sprintf("on its host, give it the URL in --initial-advertise-peer-urls of its static Pod: `cd /etc/kubernetes/pki/etcd && etcdctl --endpoints https://127.0.0.1:2379 "+
-					"--cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key member update %s --peer-urls=URL`; then run the same command again", m.IDText()))
+				"on its host, "+updateMember(env, m)+"URL`, with the URL in --initial-advertise-peer-urls of etcd's static Pod; then run the same command again")
 		}
 	}
 	return nil
+}
+
+// updateMember is a remedy up to the member's new peer URL.
+func updateMember(env *step.Env, m etcd.Member) string {
+	return fmt.Sprintf("run `cd %s && etcdctl --endpoints %s --cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key member update %s --peer-urls=",
+		filepath.Join(env.Config.Paths.PKI, "etcd"), manifests.EtcdLocalURL(env.Config), m.IDText())
 }
 
 // dataState says how this host's data fits the member at its address.

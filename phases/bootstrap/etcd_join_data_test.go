@@ -68,7 +68,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 			says: phasetest.Line{"[WARNING]", "(/var/lib/etcd/member/wal)", "member 5", "removed"}},
 		{name: "started, and cut off before it told its name", member: &added, data: started, pod: true, did: []string{join, promote}},
 		{name: "one that runs", member: &ran, data: own, pod: true, did: []string{join, promote}},
-		{name: "one that runs, and has another URL in etcd", member: &moved, data: own, pod: true, did: []string{"join " + moved.PeerURL, "promote " + moved.PeerURL}},
+		{name: "one that runs, and has another URL in etcd", member: &moved, data: own, pod: true, err: []string{moved.PeerURL, peer, "--peer-urls=" + peer}},
 		{name: "one that runs, led elsewhere by a patch", member: &ran, data: own, at: "/srv/etcd/member/wal/0.wal", pod: true, did: []string{join, promote}},
 		{name: "one whose static Pod was moved away, led elsewhere by a patch", member: &ran, data: own, at: "/srv/etcd/member/wal/0.wal", did: []string{join, promote},
 			before: func(s *planeStage) {
@@ -185,9 +185,8 @@ func TestEtcdJoinAfterAWithdrawal(t *testing.T) {
 			if tt.err == nil {
 				s.passesCheck(t, preflight.EtcdDataCheck(s.Config))
 			}
-			_, err := checkData(ctx, s.Env, peer)
-			fact.Error(t, err, tt.err...)
-			_, err = os.Stat(filepath.Join(s.Root, phasetest.EtcdLog))
+			fact.Error(t, checkData(ctx, s.Env, peer), tt.err...)
+			_, err := os.Stat(filepath.Join(s.Root, phasetest.EtcdLog))
 			if kept := err == nil; kept != (tt.err != nil) || !kept && *left > 0 || len(s.etcd.Did) > 0 {
 				t.Errorf("its data is left: %v, its etcd for %d looks; etcd was asked to %q", kept, *left, s.etcd.Did)
 			}
@@ -218,7 +217,7 @@ func TestLearnerThatStarts(t *testing.T) {
 		s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 7, true)) // it receives its first entry right after a look
 		return []host.Container{{ID: "etcd"}}, nil
 	}
-	if _, err := checkData(t.Context(), s.Env, peer); err != nil || len(s.etcd.Did) > 0 || strings.Contains(s.Said.String(), "Removing it") {
+	if err := checkData(t.Context(), s.Env, peer); err != nil || len(s.etcd.Did) > 0 || strings.Contains(s.Said.String(), "Removing it") {
 		t.Errorf("%v; asked etcd to %q, said %q", err, s.etcd.Did, s.Said.String())
 	}
 }
@@ -257,7 +256,7 @@ func TestEtcdJoinRightAfterInit(t *testing.T) {
 			s := preparedPlane(t)
 			s.Etcd = &lateMembers{FakeMembers: s.etcd, missing: tt.missing, err: tt.err}
 			synctest.Test(t, func(t *testing.T) {
-				_, err := checkData(t.Context(), s.Env, peer)
+				err := checkData(t.Context(), s.Env, peer)
 				fact.Error(t, err, tt.want...)
 			})
 			if said := strings.Count(s.Said.String(), "Waiting"); said != min(len(tt.says), 1) {

@@ -162,7 +162,7 @@ func defragment(ctx context.Context, env *step.Env, due []etcd.Health) error {
 			continue // it has left etcd
 		}
 		var unknown unknownSpaceError
-		err = hasRoom(ctx, env, now[i])
+		err = hasRoom(ctx, env, now, i)
 		if err != nil && !wouldShrink(now[i].Status) {
 			continue // such as after an earlier run
 		}

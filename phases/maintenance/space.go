@@ -24,8 +24,9 @@ type unknownSpaceError struct{ error }
 
 // hasRoom makes sure that a member's new database fits beside the old: etcd ends if it can't write its log. If that isn't
 // known, the error is an unknownSpaceError.
-func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
-	if own, _ := node.OwnMember(env, []etcd.Member{m.Member}); own < 0 {
+func hasRoom(ctx context.Context, env *step.Env, all []etcd.Health, i int) error {
+	m := all[i]
+	if own, _ := node.OwnMember(env, etcd.MembersOf(all)); own != i {
 		return hasRoomThere(ctx, env, m)
 	}
 	pod, err := env.Host.ReadFile(env.Config.Paths.StaticPod(manifests.EtcdName))

@@ -89,22 +89,20 @@ func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	}
 	id, _ := identityOf(env, o.Own)
 	own := id.Find(etcd.MembersOf(all))
-	if own >= 0 && !all[own].Answers {
-		own = -1
-	}
-	if own >= 0 {
+	answers := own >= 0 && all[own].Answers
+	if answers {
 		o.Revision, o.Cluster, o.serving = all[own].Status.Revision, all[own].Cluster, all[own].ID
 	} else { // a member that answers is one
 		o.id = id.Data.Member
 	}
-	o.gather(ctx, env, all, own >= 0)
+	o.gather(ctx, env, all, own)
 	o.askOthers(ctx, env)
 	for _, m := range o.members {
 		if !m.runs && len(m.foreign) > 0 {
 			o.elsewhere = append(o.elsewhere, m.label())
 		}
 	}
-	if own >= 0 && all[own].Err == nil { // with a leader, it knows who has left
+	if answers && all[own].Err == nil { // with a leader, it knows who has left
 		o.members = slices.DeleteFunc(o.members, func(m *otherMember) bool { return !m.runs && !isAmong(all, m) })
 	}
 	for _, m := range o.members {
@@ -127,15 +125,16 @@ func isAmong(all []etcd.Health, m *otherMember) bool {
 }
 
 // gather notes all possible members: from etcd itself, the data on this host, the snapshot, the static Pods, and the Nodes of
-// control planes. answered says whether this node's etcd has answered clients.
-func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
-	var listed []etcd.Member
-	for _, m := range all {
-		o.noteMember(m.Member).answers(m.Answers)
-		listed = append(listed, m.Member)
+// control planes. own is the position of this node's member among all, which clients see.
+func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Health, own int) {
+	for i, m := range all {
+		if i != own { // its ID may be another's, too: of a separate cluster
+			o.noteOther(m.Member).answers(m.Answers)
+		}
 	}
+	answered := own >= 0 && all[own].Answers
 	if !answered {
-		o.noteFormer(listed)
+		o.noteFormer(etcd.MembersOf(all))
 	}
 	for _, m := range slices.Concat(o.Earlier, thisnode.KnownEtcdMembers(env.Host, env.Config.Paths)) {
 		o.noteMember(m)
@@ -229,20 +228,15 @@ func (o *EtcdOthers) note(name, peerURL string) *otherMember {
 	return m
 }
 
-// noteMember notes a member with all its peer URLs.
-func (o *EtcdOthers) noteMember(m etcd.Member) (noted *otherMember) {
-	if o.isOwn(m) {
+// noteOther notes a member with all its peer URLs; it returns nil if one of them is this node's.
+func (o *EtcdOthers) noteOther(m etcd.Member) (noted *otherMember) {
+	if m.At(o.Own.PeerURLs()...) {
 		return nil
 	}
 	for _, url := range m.PeerURLs() {
 		noted = o.note(m.Name, url)
 	}
 	return noted
-}
-
-// isOwn reports whether a member is this node's.
-func (o *EtcdOthers) isOwn(m etcd.Member) bool {
-	return m.At(o.Own.PeerURLs()...) || m.ID != 0 && (m.ID == o.id || m.ID == o.serving)
 }
 
 func (m *otherMember) answers(answers bool) {

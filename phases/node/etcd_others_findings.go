@@ -41,6 +41,18 @@ func (o *EtcdOthers) UnlessNeeded() string {
 	return UnlessNeeded
 }
 
+// isOwn reports whether a member is this node's.
+func (o *EtcdOthers) isOwn(m etcd.Member) bool {
+	return m.At(o.Own.PeerURLs()...) || m.ID != 0 && (m.ID == o.id || m.ID == o.serving)
+}
+
+// noteMember notes a member, unless it's this node's.
+func (o *EtcdOthers) noteMember(m etcd.Member) {
+	if !o.isOwn(m) {
+		o.noteOther(m)
+	}
+}
+
 // noteFormer looks for this node's member in an etcd's list of members. Its ID counts, if it's known: another may have its URL by now.
 func (o *EtcdOthers) noteFormer(members []etcd.Member) {
 	own := func(m etcd.Member) bool {

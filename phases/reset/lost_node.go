@@ -63,13 +63,13 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 	if l.node != nil {
 		planes = cluster.ControlPlanesOf([]corev1.Node{*l.node})
 	}
-	own, err := node.OwnMember(env, etcd.MembersOf(all))
-	if err != nil {
-		return errors.WithMessage(err, "cannot tell which member of etcd is this host's")
-	}
+	own, unknown := node.OwnMember(env, etcd.MembersOf(all))
 	for i, m := range all {
 		if m.Name != l.name && !slices.ContainsFunc(m.PeerURLs(), func(url string) bool { return planes.Has(l.name, hostOf(url)) }) {
 			continue
+		}
+		if unknown != nil {
+			return errors.WithMessagef(unknown, "node %s has the member of etcd at %s, and it is not known whether that runs on this host", l.name, m.PeerURL)
 		}
 		if i == own {
 			return fault.New(fmt.Sprintf("node %s has the member of etcd that runs on this host (%s)", l.name, m.PeerURL),

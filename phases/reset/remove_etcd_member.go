@@ -70,7 +70,13 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	removed := false
 	members, err := askMembers(ctx, env) // which needs less patience than a change
 	if err == nil {
-		peerURL = memberHere(env, members, peerURL)
+		at, unknown := memberHere(env, members, peerURL)
+		if unknown != nil {
+			ui.WarnError(env.UI, unknown)
+		} else if at != peerURL {
+			env.UI.Printf("etcd has this host's member at %s", at)
+		}
+		peerURL = at
 		removed, err = leave(ctx, env, peerURL)
 	}
 	switch {
@@ -86,17 +92,16 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	return nil
 }
 
-// memberHere returns the peer URL that etcd has for this host's member, which is peerURL in its static Pod.
-func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
-	i, err := node.OwnMember(env, members)
-	switch {
+// memberHere returns the peer URL that etcd has for this host's member, which is peerURL in its static Pod. The error is that one of
+// several members may be this host's, at another URL.
+func memberHere(env *step.Env, members []etcd.Member, peerURL string) (at string, unknown error) {
+	switch i, err := node.OwnMember(env, members); {
 	case i >= 0 && !members[i].At(peerURL):
-		env.UI.Printf("etcd has this host's member at %s", members[i].PeerURL)
-		return members[i].PeerURL
+		return members[i].PeerURL, nil
 	case i < 0 && err != nil && len(members) > 1:
-		ui.WarnError(env.UI, errors.WithMessagef(err, "etcd has no member at %s, and it is not known whether this host's member has another address", peerURL))
+		return peerURL, errors.WithMessagef(err, "etcd has no member at %s, and it is not known whether this host's member has another address", peerURL)
 	}
-	return peerURL
+	return peerURL, nil
 }
 
 func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, err error) {
@@ -124,15 +129,13 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err == nil {
-		peerURL = memberHere(env, etcd.MembersOf(all), peerURL)
-	}
+	peerURL, unknown := memberHere(env, etcd.MembersOf(all), peerURL)
 	var why, remedy string
 	switch {
 	case errors.As(cause, new(etcd.CredentialsError)) && !isAlone(env):
 		why = fmt.Sprintf("nobody was asked whether etcd can do without this host's member %q: %v", name, cause)
 		remedy = "put the credentials there, or name their directory with --cert-dir, and run the same command again"
-	case err == nil && needed(all, peerURL, cause):
+	case err == nil && (needed(all, peerURL, cause) || unknown != nil && !etcd.QuorumWithout(all, peerURL)):
 		why = fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.DescribeHealth(all, peerURL), cause)
 		remedy = "start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again"
 	case late(all, err, peerURL, cause) && !isAlone(env):

@@ -44,8 +44,11 @@ func awaitTurn(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		own, _ := node.OwnIdentity(env)
+		own, unread := node.OwnIdentity(env)
 		position := own.Find(etcd.MembersOf(all))
+		if position < 0 && unread != nil {
+			return errors.WithMessagef(unread, "etcd has no member at %s, the address in this host's static Pod", own)
+		}
 		if position < 0 {
 			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", own),
 				"`slipway diagnose` says what is wrong with this node")
