@@ -89,3 +89,19 @@ func TestMoveOwnMember(t *testing.T) {
 		t.Errorf("this host's member is at %s, another at %s", own, other)
 	}
 }
+
+// TestMoveFromOtherURL: a member that only this host could reach gets the new address. One with an address in another network keeps it.
+func TestMoveFromOtherURL(t *testing.T) {
+	for from, want := range map[string]string{"http://localhost:2380": phasetest.MovedPeer, "https://10.1.1.1:2380": "https://10.1.1.1:2380"} {
+		s, members := single(t)
+		path := s.Config.Paths.StaticPod(manifests.EtcdName)
+		s.Put(t, path, strings.ReplaceAll(s.Get(t, path), former, next))
+		s.Put(t, phasetest.EtcdLog, phasetest.LogOf(7, 1, true))
+		members.List = []etcd.Member{{ID: 7, Name: "cp-1", PeerURL: from}}
+		m := &Move{From: []netip.Addr{netip.MustParseAddr(former)}, To: toNext.To}
+		phasetest.Fatal(t, m.moveMember(t.Context(), s.Env))
+		if at := members.List[0].PeerURL; at != want {
+			t.Errorf("from %s to %s, want %s", from, at, want)
+		}
+	}
+}
