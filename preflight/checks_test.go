@@ -178,7 +178,13 @@ func machineRows() []row {
 		{forward6, "on", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.put("/proc/sys/net/ipv6/conf/default/forwarding", "1\n")
+			s.put("/proc/sys/net/ipv6/conf/all/forwarding", "1\n")
 		}, nil},
+		{forward6, "on for interfaces to come", func(s scene) {
+			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
+			s.put("/proc/sys/net/ipv6/conf/default/forwarding", "1\n")
+			s.put("/proc/sys/net/ipv6/conf/all/forwarding", "0\n")
+		}, []string{"[WARNING " + forward6 + "] | /proc/sys/net/ipv6/conf/all/forwarding | \"0\" | `sysctl -w net.ipv6.conf.all.forwarding=1` | accept_ra=2"}},
 	}
 }
 

@@ -133,16 +133,35 @@ func forwarding(n *config.Node) []Check {
 		v4, v6 = v4 || p.Addr().Is4(), v6 || p.Addr().Is6()
 	}
 	var checks []Check
-	add := func(path, setting string) {
-		checks = append(checks, Check{Name: "FileContent-" + dashed(path), Run: switchedOn(path, setting), Description: "is 1"})
+	add := func(path, setting string, more ...func(context.Context, View) []fault.Finding) {
+		checks = append(checks, Check{Name: "FileContent-" + dashed(path), Description: "is 1", Run: func(ctx context.Context, h View) []fault.Finding {
+			found := switchedOn(path, setting)(ctx, h)
+			for _, also := range more {
+				found = append(found, also(ctx, h)...)
+			}
+			return found
+		}})
 	}
 	if v4 {
 		add("/proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward")
 	}
 	if v6 {
-		add("/proc/sys/net/ipv6/conf/default/forwarding", "net.ipv6.conf.default.forwarding")
+		add("/proc/sys/net/ipv6/conf/default/forwarding", "net.ipv6.conf.default.forwarding", forwardsIPv6)
 	}
 	return checks
+}
+
+// forwardsIPv6 warns of a host that doesn't forward IPv6: the kernel asks conf.all, and kubeadm's check conf.default, which is for
+// interfaces to come. A network add-on may set it later.
+func forwardsIPv6(_ context.Context, h View) []fault.Finding {
+	const setting = "net.ipv6.conf.all.forwarding"
+	path := "/proc/sys/" + strings.ReplaceAll(setting, ".", "/")
+	text, err := h.ReadFile(path)
+	if value := strings.TrimSpace(string(text)); err == nil && value != "1" {
+		return warn("%s is %q, so this host does not forward packets of Pods, unless a network add-on sets it", path, value).
+			remedy(sysctlRemedy+"; first set accept_ra=2 for an interface whose default route comes from a router's advertisements, because it is lost otherwise", setting)
+	}
+	return nil
 }
 
 func ports(n *config.Node, uses ...portUse) []Check {

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/cluster":            {"internal/fault", "internal/retry"},
 	"internal/corefile":           {},
 	"internal/snapshots":          {"internal/host"},
-	"internal/discovery":          {"internal/retry"},
+	"internal/discovery":          {"internal/dial", "internal/retry"},
 	"internal/etcd":               {"internal/dial", "internal/fault", "internal/parallel", "internal/retry"},
 	"internal/retry":              {},
 	"certs":                       {"internal/config", "internal/fault"},

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/dial"
 )
 
 const (
@@ -33,7 +35,7 @@ func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 		}
 	}
 	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, ForceAttemptHTTP2: true},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, ForceAttemptHTTP2: true, DialContext: connect},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if req.URL.Scheme != "https" || blind || len(via) > 5 {
 				return http.ErrUseLastResponse
@@ -41,6 +43,14 @@ func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 			return nil
 		},
 	}
+}
+
+// connect asks all addresses of a name at once. http.Transport would let each of them wait for as long as the kernel does, two minutes,
+// even if the request has been given up.
+func connect(ctx context.Context, _, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return dial.TCP(ctx, address)
 }
 
 type answer struct {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
@@ -95,7 +94,7 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 func sysctlFile(parameters map[string]string) []byte {
 	var b strings.Builder
 	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with net.*; the kubelet insists on the others.\n")
-	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+	for _, name := range routesFirst(parameters) {
 		optional := ""
 		if acceptsRoutes(name) {
 			optional = "-"
@@ -105,8 +104,19 @@ func sysctlFile(parameters map[string]string) []byte {
 	return []byte(b.String())
 }
 
+// routesFirst has accept_ra first: when a host begins to forward, the kernel drops the routes that routers have advertised to an
+// interface without it.
+func routesFirst(parameters map[string]string) []string {
+	names := parametersInOrder(parameters)
+	i := slices.IndexFunc(names, acceptsRoutes)
+	if i < 0 {
+		return names
+	}
+	return slices.Concat(names[i:], names[:i])
+}
+
 func setParameters(env *step.Env, parameters map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+	for _, name := range routesFirst(parameters) {
 		changed, err := env.Host.SetParameter(name, parameters[name])
 		if err != nil {
 			return err

@@ -567,6 +567,9 @@ func TestPrepareRouteAway(t *testing.T) {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
 	fact.In(t, before, "-net/ipv6/conf/eth0/accept_ra = 2")
+	if strings.Index(before, "accept_ra") > strings.Index(before, "net/ipv6/conf/all/forwarding") {
+		t.Errorf("the host forwards before it accepts routes, and loses them:\n%s", before)
+	}
 }
 
 // TestPrepareCrashingKubelet: a rerun doesn't take a node whose kubelet crashes, or has given up, for prepared.

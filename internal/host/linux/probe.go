@@ -89,7 +89,7 @@ func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
 			return nil, err
 		}
 		// One connection per request: a reused connection doesn't show the server's present certificate.
-		transport = &http.Transport{TLSClientConfig: verified, DisableKeepAlives: true}
+		transport = &http.Transport{TLSClientConfig: verified, DisableKeepAlives: true, DialContext: connect}
 	}
 	client := &http.Client{
 		Timeout:       probeTimeout,
@@ -110,7 +110,16 @@ func healthTransport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 		IdleConnTimeout: idleTimeout,
+		DialContext:     connect,
 	}
+}
+
+// connect asks all addresses of a name at once, within a probe's time. http.Transport would let each of them wait for as long as the
+// kernel does, two minutes, even if the request has been given up.
+func connect(ctx context.Context, _, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return dial.TCP(ctx, address)
 }
 
 // verifying is the TLS configuration of a probe with a CA or a certificate.
