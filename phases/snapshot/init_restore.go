@@ -256,7 +256,7 @@ func noData(env *step.Env, dir string) error {
 func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 	var urls []string
 	for _, m := range b.info.Members {
-		if m.PeerURL != "" && m.PeerURL != b.Own.PeerURL && !m.OnlyLocal() {
+		if m.PeerURL != "" && m.PeerURL != b.Own.PeerURL {
 			urls = append(urls, m.PeerURL)
 		}
 	}
