@@ -44,6 +44,7 @@ func Causes() []Cause {
 		{Name: "kubelet-crash", Summary: "the kubelet keeps crashing", fallback: true, look: kubeletCrash},
 		{Name: "etcd-unhealthy", Summary: "etcd runs, but is not healthy", fallback: true, look: etcdUnhealthy},
 		{Name: "apiserver-unhealthy", Summary: "the API server runs, but is not healthy", fallback: true, look: apiServerUnhealthy},
+		{Name: "apiserver-unreachable", Summary: "no API server on another host answers this one", fallback: true, look: apiServerUnreachable},
 		{Name: "not-running", Summary: "a static Pod has no container", fallback: true, look: notRunning},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/dial"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -550,7 +552,25 @@ func networkRows() []row {
 	lookup := func(h *fakeHost) {
 		h.container("kube-apiserver", "running", at.Add(-8*time.Second), `W1121 "dial tcp: lookup etcd.example.org on 192.0.2.1:53: no such host"`)
 	}
+	const complaint = `E1121 err="Get \"https://192.0.2.77:6443/api/v1/nodes/x\": dial tcp 192.0.2.77:6443: connect: connection refused"`
+	worker := func(server string, answer error, lines ...string) func(h *fakeHost) {
+		return func(h *fakeHost) {
+			h.put("/etc/kubernetes/kubelet.conf", "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: '"+server+"'}}]\n"+
+				"contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\nusers: [{name: a, user: {}}]\n")
+			h.answers["/readyz"] = answer
+			for _, line := range lines {
+				h.insisted(line)
+			}
+		}
+	}
+	refused := dial.RefusedError{Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	silent := dial.SilentError{Err: &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}}
 	return []row{
+		{"apiserver-unreachable", "nothing listens", worker("https://192.0.2.77:6443", refused, complaint), "192.0.2.77:6443; connection refused; load balancer", true},
+		{"apiserver-unreachable", "nobody answers", worker("https://192.0.2.77:6443", silent, complaint), "192.0.2.77:6443; i/o timeout; `ip route get`", true},
+		{"apiserver-unreachable", "it answers now", worker("https://192.0.2.77:6443", nil, complaint), "", false},
+		{"apiserver-unreachable", "the kubelet doesn't complain", worker("https://192.0.2.77:6443", refused), "", false},
+		{"apiserver-unreachable", "on this host", worker("https://192.0.2.11:6443", refused, strings.ReplaceAll(complaint, "192.0.2.77", "192.0.2.11")), "", false},
 		{"name-unknown", "of etcd", func(h *fakeHost) {
 			h.pod("kube-apiserver", "--etcd-servers=https://etcd.example.org:2379")
 			h.names["etcd.example.org"] = true

@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/dial"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
@@ -195,4 +197,57 @@ func (o *observation) serverOf() string {
 		}
 	}
 	return ""
+}
+
+// unreachable matches requests of the kubelet that nobody has answered.
+var unreachable = lazyregexp.New(`dial tcp \S+: (?:i/o timeout|connect: )|TLS handshake timeout|Client\.Timeout exceeded|context deadline exceeded`)
+
+// apiServerUnreachable asks the API server of a kubelet that uses another host's, or a load balancer. In a wait, the kubelet has to
+// complain first: the API server may have a moment without an answer.
+func apiServerUnreachable(o *observation) []symptom {
+	server := o.serverOf()
+	u, err := url.Parse(server)
+	if err != nil || u.Hostname() == "" || o.isThisHost(u.Hostname()) {
+		return nil
+	}
+	lines := mentioning(o.repeatedLines(o.sources[0], unreachable), u.Host)
+	if o.t.Waiting && len(lines) == 0 {
+		return nil
+	}
+	_, err = o.answerOf(server + "/readyz")
+	if !isUnreachable(err) {
+		return nil
+	}
+	f := symptom{minDuration: never, Finding: fault.Finding{Subject: u.Host, Evidence: append(last(lines, 1), err.Error())}}
+	switch {
+	case errors.As(err, new(dial.RefusedError)):
+		f.Message = "a host has the address of the API server, but nothing listens there"
+		f.Remedy = "see if the API server runs there (`slipway diagnose` on that host); if the address is a load balancer's, see if it runs, and has servers that work"
+	case errors.As(err, new(dial.SilentError)):
+		f.Message = "nobody answers at the address of the API server"
+		f.Remedy = "see if that host is on, if this host has a route there (`ip route get`), and if a firewall on the way drops TCP to this port; a virtual address needs a host that has it"
+	default:
+		f.Message = "the API server does not answer this host"
+		f.Remedy = "see if the API server works (`slipway diagnose` on a control plane), and what is on the way: a firewall, a proxy, or a load balancer without a server that works"
+	}
+	return []symptom{f}
+}
+
+// isThisHost reports whether a name or address leads here; a name that doesn't resolve leads nowhere.
+func (o *observation) isThisHost(name string) bool {
+	own, err := o.h.Addresses()
+	if err != nil {
+		return true // it isn't known
+	}
+	addresses := []netip.Addr{}
+	if ip, err := netip.ParseAddr(name); err == nil {
+		addresses = append(addresses, ip)
+	} else {
+		ctx, cancel := context.WithTimeout(o.ctx, lookupTimeout)
+		defer cancel()
+		if addresses, err = o.h.LookupHost(ctx, name); err != nil {
+			return false
+		}
+	}
+	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(own, a.Unmap()) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/dial"
+	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
 const (
@@ -35,7 +36,7 @@ func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 		}
 	}
 	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, ForceAttemptHTTP2: true, DialContext: connect},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, ForceAttemptHTTP2: true, DialContext: connect, OnProxyConnectResponse: proxyAnswer},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if req.URL.Scheme != "https" || blind || len(via) > 5 {
 				return http.ErrUseLastResponse
@@ -43,6 +44,14 @@ func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 			return nil
 		},
 	}
+}
+
+// proxyAnswer names a proxy that refuses to connect. Otherwise the error would be no more than its status, such as "Forbidden".
+func proxyAnswer(_ context.Context, proxy *url.URL, req *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return errors.Errorf("the proxy %s does not connect to %s: %s; if the API server needs no proxy, add its address to NO_PROXY", redact.Proxy(proxy.String()), req.Host, resp.Status)
 }
 
 // connect asks all addresses of a name at once. http.Transport would let each of them wait for as long as the kernel does, two minutes,

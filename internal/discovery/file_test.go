@@ -9,6 +9,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -162,4 +164,28 @@ func TestShown(t *testing.T) {
 			t.Errorf("%s is shown as %s, want %s", location, got, want)
 		}
 	}
+}
+
+// TestProxyAnswer: a proxy that refuses to connect is named, without its password.
+func TestProxyAnswer(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			t.Errorf("%s", r.Method)
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	client := newClient(nil, true)
+	u, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("somebody", "hunter2")
+	client.Transport.(*http.Transport).Proxy = http.ProxyURL(u)
+	_, err = fetch(t.Context(), client, "https://192.0.2.1:6443/")
+	fact.Error(t, err, u.Host, "192.0.2.1:6443", "403", "NO_PROXY")
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+	client.CloseIdleConnections()
 }
