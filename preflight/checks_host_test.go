@@ -224,6 +224,8 @@ func dnsLoopRows() []row {
 			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | 127.0.0.53, ::1 | CoreDNS | resolvConf"}},
 		{check, "one of two", resolv("nameserver 127.0.0.1\nnameserver 192.0.2.53\n"),
 			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | 127.0.0.1 | CoreDNS | resolvConf"}},
+		{check, "on a link", resolv("nameserver fe80::1%eth0\nnameserver 192.0.2.53\n"),
+			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | fe80::1%eth0 | CoreDNS | resolvConf"}},
 		{check, "none", resolv("search example.org\n"), []string{"[WARNING DNSLoop] | /etc/resolv.conf | CoreDNS | resolvConf"}},
 		{check, "missing", func(s scene) { s.remove(etc) }, []string{"[SKIPPED DNSLoop] | /etc/resolv.conf"}},
 		{check, "the kubelet's other file", func(s scene) {

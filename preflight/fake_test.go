@@ -40,7 +40,8 @@ func healthy(t *testing.T) *fakeHost {
 	h.Has.Default = []netip.Addr{address}
 	h.Has.Names, h.Has.Answers = map[string]string{"node-1": "192.0.2.10"}, map[string]string{}
 	h.Has.Syncs = slices.Repeat([]time.Duration{time.Millisecond}, 100)
-	h.Has.Interfaces[0].Addresses = []netip.Addr{address, netip.MustParseAddr("192.0.2.21")}
+	own := []netip.Addr{address, netip.MustParseAddr("192.0.2.21")}
+	h.Has.Interfaces[0].Addresses, h.Has.Addresses = own, own
 	h.Has.Time = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	h.put("/proc/sys/net/ipv4/ip_forward", "1\n")
 	h.put("/etc/resolv.conf", "nameserver 192.0.2.1\n")

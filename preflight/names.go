@@ -59,10 +59,8 @@ func lookup(ctx context.Context, h View, name string, limit time.Duration) ([]ne
 
 // ownAddress accepts loopback (Debian gives a host's name 127.0.1.1), and any address if the interfaces can't be listed.
 func ownAddress(h View) func(netip.Addr) bool {
-	interfaces, err := h.Interfaces()
-	return func(a netip.Addr) bool {
-		return err != nil || a.IsLoopback() || slices.ContainsFunc(interfaces, func(i host.Interface) bool { return slices.Contains(i.Addresses, a) })
-	}
+	own, err := h.Addresses() // those on lo, too, as of a host that announces its address by BGP
+	return func(a netip.Addr) bool { return err != nil || a.IsLoopback() || slices.Contains(own, a) }
 }
 
 // controlPlaneEndpoint checks that this host can resolve the name in every kubeconfig, or its kubelet doesn't find the API.
@@ -125,11 +123,19 @@ func dnsLoop(_ context.Context, h View, n *config.Node) []fault.Finding {
 	case len(loops) == len(servers):
 		return warn("%s (%s) names only %s, which in a Pod is the Pod itself, so CoreDNS would forward to itself and end", file.value, file.from, strings.Join(loops, ", ")).
 			remedy(remedy, file.value)
+	case slices.ContainsFunc(servers, isLinkLocal6):
+		server := servers[slices.IndexFunc(servers, isLinkLocal6)]
+		return warn("%s (%s) names %s, which is on a link of this host, so CoreDNS cannot reach it from a Pod", file.value, file.from, server).remedy(remedy, file.value)
 	case len(loops) > 0:
 		return warn("%s (%s) names %s, which in a Pod is the Pod itself, so CoreDNS may forward to itself and end", file.value, file.from, strings.Join(loops, ", ")).
 			remedy(remedy, file.value)
 	}
 	return nil
+}
+
+func isLinkLocal6(server string) bool {
+	address, err := netip.ParseAddr(server)
+	return err == nil && address.Is6() && address.IsLinkLocalUnicast()
 }
 
 func nameServers(text string) []string {

@@ -113,7 +113,7 @@ func (d *documents) checkAdvertise(kind, path, text string, networks []network) 
 		d.faultf(kind, path, "%q is not an IP address", printable(text))
 	case addr.Zone() != "" || addr.Is4In6():
 		d.faultf(kind, path, "%q must be a plain IPv4 or IPv6 address", printable(text))
-	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr.IsLinkLocalUnicast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		d.faultf(kind, path, "%s is not an address at which other hosts can reach this one", text)
 	default:
 		reportf := d.faultf
