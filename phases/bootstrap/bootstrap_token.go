@@ -5,6 +5,9 @@ package bootstrap
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/pkg/errors"
@@ -12,10 +15,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/tokens"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -105,6 +110,7 @@ func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	env.UI.Nextf("Cluster %q is running, with its control plane on %s.", n.Cluster.ClusterName, n.Name)
 	env.UI.Nextf("To use it as root: `export KUBECONFIG=%s`", n.Paths.AdminKubeconfig)
 	reportNetwork(env)
+	warnOfEndpoint(ctx, env)
 	if n.SkipTokenPrint {
 		command.Token = withheld
 	}
@@ -120,6 +126,21 @@ func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	env.UI.Nextf("Workers can join with:")
 	env.UI.Result(worker)
 	return nil
+}
+
+// warnOfEndpoint asks the API server at the cluster's endpoint, as all other nodes, kube-proxy and the join commands will. It may be a
+// load balancer or a virtual address that comes later.
+func warnOfEndpoint(ctx context.Context, env *step.Env) {
+	if env.Config.Cluster.ControlPlaneEndpoint == "" {
+		return
+	}
+	endpoint := env.Config.Endpoint()
+	err := node.AskServer(ctx, env, endpoint, "")
+	if err != nil && !errors.Is(err, host.ErrNotInPlan) && !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil { // only the phase was asked for
+		env.UI.Warn(fmt.Sprintf("the control plane's endpoint %s does not lead to this API server: %v. Other nodes, kube-proxy and admin.conf need it", endpoint, err),
+			fmt.Sprintf("make it lead here, on every node: DNS or /etc/hosts, and a load balancer that passes TLS through; `curl --cacert %s https://%s/readyz` shows what answers",
+				filepath.Join(env.Config.Paths.PKI, "ca.crt"), endpoint))
+	}
 }
 
 func reportNetwork(env *step.Env) {

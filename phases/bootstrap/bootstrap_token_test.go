@@ -201,6 +201,20 @@ func TestBootstrapTokenNeedsTheCA(t *testing.T) {
 	fact.In(t, fault.Remedy(err), "`slipway init phase certs ca`", "control plane")
 }
 
+// TestEndpointElsewhere: init says so if the endpoint that all others use doesn't lead to its API server.
+func TestEndpointElsewhere(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Play(t, certsCA(), kubeconfigs(), showJoinCommand("join"))
+	s.Config.Cluster.ControlPlaneEndpoint = "api.example.org:8443"
+	s.Play(t, showJoinCommand("join"))
+	if strings.Contains(s.Said.String(), "https://api.example.org:8443/readyz") {
+		t.Error(s.Said.String())
+	}
+	s.FakeHost.Fail["Date"] = errors.New("connection refused")
+	s.Play(t, showJoinCommand("join"))
+	phasetest.Once(t, s.Said.String(), phasetest.Line{"[WARNING]", "api.example.org:8443", "connection refused"})
+}
+
 func TestJoinCommandWithholds(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.UploadCerts = true
