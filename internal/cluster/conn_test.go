@@ -348,3 +348,18 @@ func clientOf(t *testing.T, user string) []byte {
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
+
+// TestUnknownName: a name is looked up again for a while before it counts as unknown.
+func TestUnknownName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := defaultPolicy(), noAnswerError{&net.DNSError{IsNotFound: true}}
+		time.Sleep(nameTimeout - 1)
+		if !p.Retryable(err) {
+			t.Error("it gives up too early")
+		}
+		time.Sleep(1)
+		if p.Retryable(err) {
+			t.Error("it doesn't give up")
+		}
+	})
+}

@@ -28,13 +28,18 @@ const (
 	slowestDelay = time.Second
 	// pollDelay suits waits for something on this host or one hop away.
 	pollDelay = 50 * time.Millisecond
+	// nameTimeout is how long a name may be unknown: one name server may not know what another does, or a record is being replaced.
+	nameTimeout = 10 * time.Second
 	// startTimeout is how long a starting server may forbid everything, on a busy machine.
 	startTimeout = time.Minute
 )
 
 // policy retries errors that can pass, and respects Retry-After. slowest bounds the wait between two tries.
 func policy(slowest time.Duration) retry.Policy {
-	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Retryable: isRetryable, After: retryAfter}
+	end := time.Now().Add(nameTimeout)
+	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, After: retryAfter, Retryable: func(err error) bool {
+		return isRetryable(err) || unknownName(err) && time.Now().Before(end)
+	}}
 }
 
 // defaultPolicy is the policy of calls that don't wait for anything in particular.
@@ -93,9 +98,14 @@ func wrongServer(err error) bool {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
-	var name *net.DNSError
 	return errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname) ||
-		errors.As(err, &name) && name.IsNotFound
+		unknownName(err)
+}
+
+// unknownName recognizes a name that a name server says doesn't exist.
+func unknownName(err error) bool {
+	var name *net.DNSError
+	return errors.As(err, &name) && name.IsNotFound
 }
 
 // orForbidden also retries a 403, until d from now. The server's authorizer sees new bindings a moment after they're written.
