@@ -191,7 +191,7 @@ func (m Member) OnlyLocal() bool {
 	})
 }
 
-// Identity is what a host knows about its own member. After `etcdctl member update`, or a restore by hand without the cluster's
+// Identity identifies a host's own member. After `etcdctl member update`, or a restore by hand without the cluster's
 // flags, etcd has other peer URLs for the member than its flags.
 type Identity struct {
 	// PeerURLs and Name are in its flags. etcd publishes the name at each start.

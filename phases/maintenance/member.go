@@ -35,7 +35,7 @@ func NewRemoval(ctx context.Context, env *step.Env, which string) (*Removal, err
 	}
 	own, err := node.OwnMember(env, etcd.MembersOf(all))
 	if err != nil {
-		return nil, errors.WithMessage(err, "cannot tell which member is this host's")
+		return nil, fault.WithRemedy(errors.WithMessage(err, "it is not known which member is this host's"), "run this as root, or on another control plane")
 	}
 	if own >= 0 && all[own].ID == m.ID {
 		return nil, fault.New(fmt.Sprintf("%s is this host's own member: without it, this control plane would not work", m.Label()),

@@ -198,7 +198,7 @@ func OwnMember(env *step.Env, members []etcd.Member) (position int, err error) {
 	return position, err
 }
 
-// OwnPeerURL returns the peer URL that etcd has for this host's member; if that isn't known, the URL in its static Pod.
+// OwnPeerURL returns the peer URL of this host's member in etcd, or the static Pod's if etcd lists no such member.
 func OwnPeerURL(env *step.Env, members []etcd.Member) string {
 	if i, _ := OwnMember(env, members); i >= 0 {
 		return members[i].PeerURL

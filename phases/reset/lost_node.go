@@ -69,7 +69,8 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 			continue
 		}
 		if unknown != nil {
-			return errors.WithMessagef(unknown, "node %s has the member of etcd at %s, and it is not known whether that runs on this host", l.name, m.PeerURL)
+			return fault.WithRemedy(errors.WithMessagef(unknown, "node %s has the member of etcd at %s, and it is not known whether that runs on this host", l.name, m.PeerURL),
+				"run this as root, or on another control plane")
 		}
 		if i == own {
 			return fault.New(fmt.Sprintf("node %s has the member of etcd that runs on this host (%s)", l.name, m.PeerURL),

@@ -92,8 +92,8 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	return nil
 }
 
-// memberHere returns the peer URL that etcd has for this host's member, which is peerURL in its static Pod. The error is that one of
-// several members may be this host's, at another URL.
+// memberHere returns the peer URL of this host's member in etcd, which may differ from its static Pod's, peerURL. It's an error if one
+// of several members may be this host's, at another URL.
 func memberHere(env *step.Env, members []etcd.Member, peerURL string) (at string, unknown error) {
 	switch i, err := node.OwnMember(env, members); {
 	case i >= 0 && !members[i].At(peerURL):

@@ -161,7 +161,7 @@ func TestUpgrade(t *testing.T) {
 	cp.row("etcd-only", machine.patchesEtcd)
 }
 
-// isAtLocalhost gives the only member of etcd the peer URL that it had under kubeadm 1.12, and has after a restore by hand without the
+// isAtLocalhost moves the only member of etcd to a loopback peer URL, as under kubeadm 1.12, or after a restore by hand without the
 // cluster's flags.
 func (m machine) isAtLocalhost() {
 	m.Helper()
